@@ -1,0 +1,15 @@
+//! Baton's rules: a primitive is a pure decision over a few versioned records.
+//!
+//! No clock, no I/O, no threads, no randomness: `no_std` makes the compiler check it.
+//!
+//! # Layout
+//! - [`record`], [`commit`]: what stores hold and are asked to do
+#![no_std]
+
+extern crate alloc;
+
+pub mod commit;
+pub mod record;
+
+pub use commit::{COMMIT_BYTES_MAX, COMMIT_OPERATIONS_MAX, Check, Commit, Outcome, Ttl, Write};
+pub use record::{Bytes, Group, Key, Record, Revision, WallTime};
