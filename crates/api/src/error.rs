@@ -1,0 +1,142 @@
+//! Every error code, alphabetically, each with its HTTP status, its CLI exit code and a page in `docs/errors`.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! error_codes {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $code:literal, $status:literal, $exit:literal;)+) => {
+        /// A stable code that says what went wrong.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        #[non_exhaustive]
+        pub enum ErrorCode {
+            $($(#[doc = $doc])+ #[serde(rename = $code)] $variant,)+
+        }
+
+        impl ErrorCode {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// As it stands on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $code),+ }
+            }
+
+            /// The HTTP status it travels with.
+            pub fn http_status(self) -> u16 {
+                match self { $(Self::$variant => $status),+ }
+            }
+
+            /// What the command line exits with.
+            pub fn exit_code(self) -> u8 {
+                match self { $(Self::$variant => $exit),+ }
+            }
+        }
+    };
+}
+
+error_codes! {
+    /// The request's grant was already released; it is not taken again.
+    AlreadyReleased = "ALREADY_RELEASED", 409, 75;
+    /// A bug or a broken invariant. Details are in the server's log only.
+    Internal = "INTERNAL", 500, 70;
+    /// Something in the request is not allowed; `field` says what.
+    InvalidArgument = "INVALID_ARGUMENT", 400, 64;
+    /// Someone else holds the lock.
+    LockAlreadyHeld = "LOCK_ALREADY_HELD", 409, 75;
+    /// The lease ran out or was forced away: what was done since is suspect.
+    LockExpired = "LOCK_EXPIRED", 409, 75;
+    /// Nobody holds the lock, and the token is not an authentic one for it.
+    LockNotFound = "LOCK_NOT_FOUND", 404, 69;
+    /// The path exists, but not with this method.
+    MethodNotAllowed = "METHOD_NOT_ALLOWED", 405, 64;
+    /// There is no such path.
+    NotFound = "NOT_FOUND", 404, 64;
+    /// Someone holds the lock, and the token is not an authentic one for it and this owner.
+    NotLockOwner = "NOT_LOCK_OWNER", 403, 77;
+    /// The server has as much to do as it takes on; try again after `retryAfterMillis`.
+    Overloaded = "OVERLOADED", 503, 75;
+    /// The lock's queue is at its configured maximum.
+    QueueFull = "QUEUE_FULL", 503, 75;
+    /// The same requestId came with other parameters.
+    RequestIdReused = "REQUEST_ID_REUSED", 422, 65;
+    /// The server's cap on one call ran out; the place in the queue is kept 15 s for the same requestId.
+    StillWaiting = "STILL_WAITING", 409, 75;
+    /// The store has no room for more; releases and renewals still work.
+    StoreFull = "STORE_FULL", 503, 75;
+    /// The store can't be reached or didn't answer in time. If `outcome` is `unknown`, the call may have taken effect.
+    StoreUnavailable = "STORE_UNAVAILABLE", 503, 75;
+    /// The wait limit ran out; the caller has left the queue.
+    WaitTimeout = "WAIT_TIMEOUT", 409, 75;
+}
+
+impl std::fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The body of every answer that isn't a success.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ErrorBody {
+    /// The stable code.
+    pub error: ErrorCode,
+    /// For people: what happened and what to do next.
+    pub message: String,
+    /// The part of the request that is at fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// Who holds the lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_owner: Option<String>,
+    /// When it is worth trying again; for a held lock, when its lease would end if not renewed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_millis: Option<u64>,
+    /// How many are waiting for the lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_length: Option<u64>,
+    /// The requestId to call again with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// `unknown` when the call may have taken effect: send it again with the same requestId.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+}
+
+impl ErrorBody {
+    /// A body with nothing but its code and message.
+    pub fn new(error: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            error,
+            message: message.into(),
+            field: None,
+            current_owner: None,
+            retry_after_millis: None,
+            queue_length: None,
+            request_id: None,
+            outcome: None,
+        }
+    }
+
+    /// A body for input that is not allowed.
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: Some(field.into()), ..Self::new(ErrorCode::InvalidArgument, message) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_in_alphabetical_order_and_named_alike_on_the_wire() {
+        let names: Vec<_> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
+        let mut sorted = names.clone();
+        sorted.sort_unstable();
+        assert_eq!(names, sorted);
+        for code in ErrorCode::ALL {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+        }
+    }
+}

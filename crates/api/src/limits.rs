@@ -1,0 +1,83 @@
+//! What input may look like. Both sides run the same checks, so the SDK can say no without a round trip.
+
+use crate::error::ErrorBody;
+use std::ops::RangeInclusive;
+
+/// Bytes of a lock key.
+pub const KEY_BYTES: RangeInclusive<usize> = 1..=512;
+/// Bytes of a namespace.
+pub const NAMESPACE_BYTES: RangeInclusive<usize> = 1..=128;
+/// Bytes of an owner.
+pub const OWNER_BYTES: RangeInclusive<usize> = 1..=256;
+/// Bytes of a requestId.
+pub const REQUEST_ID_BYTES: RangeInclusive<usize> = 1..=128;
+/// Bytes of a reason for a forced release.
+pub const REASON_BYTES: RangeInclusive<usize> = 1..=1024;
+/// Bytes of a lockToken as text; the real ones are shorter.
+pub const LOCK_TOKEN_BYTES: RangeInclusive<usize> = 1..=256;
+/// Milliseconds of a lease.
+pub const TTL_MILLIS: RangeInclusive<u64> = 100..=86_400_000;
+/// Milliseconds of a wait.
+pub const WAIT_TIMEOUT_MILLIS: RangeInclusive<u64> = 0..=600_000;
+/// Locks on one page of a list.
+pub const LIST_LIMIT: RangeInclusive<u64> = 1..=1000;
+/// Bytes of metadata as compact JSON.
+pub const METADATA_BYTES_MAX: usize = 4 * 1024;
+/// Bytes of a request's body.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a batch's body.
+pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Calls in a batch.
+pub const BATCH_CALLS: RangeInclusive<usize> = 1..=256;
+
+/// A lock key: 1 to 512 bytes without control characters, not `.` or `..` (which paths swallow).
+pub fn check_key(key: &str) -> Result<(), ErrorBody> {
+    check_text("lockKey", key, KEY_BYTES)?;
+    if key == "." || key == ".." {
+        return Err(ErrorBody::invalid("lockKey", "lockKey must not be \".\" or \"..\""));
+    }
+    Ok(())
+}
+
+/// Text within a length in bytes, without control characters.
+pub fn check_text(field: &str, text: &str, bytes: RangeInclusive<usize>) -> Result<(), ErrorBody> {
+    if !bytes.contains(&text.len()) {
+        let (min, max, len) = (bytes.start(), bytes.end(), text.len());
+        return Err(ErrorBody::invalid(field, format!("{field} must have {min} to {max} bytes, not {len}")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(ErrorBody::invalid(field, format!("{field} must not contain control characters")));
+    }
+    Ok(())
+}
+
+/// A number within a range.
+pub fn check_number(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<(), ErrorBody> {
+    if range.contains(&number) {
+        return Ok(());
+    }
+    let (min, max) = (range.start(), range.end());
+    Err(ErrorBody::invalid(field, format!("{field} must be {min} to {max}, not {number}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_paths_or_logs_would_mangle_are_refused_with_their_field() {
+        for bad in ["", ".", "..", "a\nb", "a\u{0}b", "\u{7f}", "\u{85}", &"x".repeat(513)] {
+            assert_eq!(check_key(bad).unwrap_err().field.as_deref(), Some("lockKey"), "{bad:?}");
+        }
+        for good in ["a", "...", "inventory:sku/123", "ключ", &"x".repeat(512)] {
+            assert!(check_key(good).is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_bounded_on_both_sides() {
+        for (number, fine) in [(99, false), (100, true), (86_400_000, true), (86_400_001, false)] {
+            assert_eq!(check_number("ttlMillis", number, TTL_MILLIS).is_ok(), fine, "{number}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The body of `/v1/status`.
+
+use serde::{Deserialize, Serialize};
+
+/// `GET /v1/status`
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The server's version.
+    pub version: String,
+    /// This node, made anew at every start.
+    pub node_id: String,
+    /// How long it has been up.
+    pub uptime_millis: u64,
+    /// Whether the store can commit.
+    pub ready: bool,
+    /// The store and what it promises.
+    pub store: StoreStatus,
+}
+
+/// The store and what it promises.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct StoreStatus {
+    /// Its name, as in its URL.
+    pub name: String,
+    /// Whether other nodes may share it.
+    pub shared: bool,
+    /// Records held.
+    pub records: u64,
+    /// Bytes of memory they take, estimated.
+    pub used_bytes: u64,
+    /// Above this, what is only remembered is remembered for a shorter time.
+    pub budget_bytes: u64,
+    /// What holds when things go wrong.
+    pub guarantees: GuaranteesStatus,
+}
+
+/// What holds when things go wrong.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct GuaranteesStatus {
+    /// When a node or the store crashes.
+    pub on_crash: String,
+    /// When the store fails over to a replica.
+    pub on_failover: String,
+    /// When a clock steps.
+    pub on_clock_step: String,
+    /// The shortest lease the store can keep.
+    pub ttl_min_millis: u64,
+    /// Expiry happens at most this much late.
+    pub ttl_granularity_millis: u64,
+}
