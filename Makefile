@@ -1,0 +1,35 @@
+# `make` alone lists what there is. Each target is a few plain commands, so each can also be typed by hand.
+.DEFAULT_GOAL := help
+.PHONY: help run test check fix bench
+
+# On CI a Cargo.lock that doesn't fit Cargo.toml is a failure, not something to repair on the fly.
+LOCKED := $(if $(CI),--locked)
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+run: ## build and start the server on 127.0.0.1:7117, data in ./baton-data
+	cargo run --release $(LOCKED) -- serve
+
+test: ## everything that must hold: check, tests, README, OpenAPI, simulation
+	scripts/install-test-tools
+	$(MAKE) --no-print-directory check
+	cargo test --workspace $(LOCKED)
+	cargo build --release $(LOCKED) -p baton -p baton-sim
+	scripts/first-minute
+	scripts/schemathesis
+	cargo run --release $(LOCKED) -p baton-sim -- --seeds 10000
+
+check: ## formatting, lints, tidy rules and docs; changes nothing
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	cargo test $(LOCKED) -p baton-testkit --test tidy
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(LOCKED)
+
+fix: ## format, and apply what clippy can repair by itself
+	cargo fmt --all
+	cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+
+bench: ## measure against etcd and Redis in the same run; writes bench/RESULTS.md
+	scripts/install-test-tools bench
+	cargo run --release $(LOCKED) -p baton-bench
