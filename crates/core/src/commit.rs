@@ -40,6 +40,16 @@ pub enum Ttl {
     AtLeast(Duration),
 }
 
+impl Ttl {
+    /// How long, if not forever.
+    pub fn length(self) -> Option<Duration> {
+        match self {
+            Self::Forever => None,
+            Self::Exactly(length) | Self::AtLeast(length) => Some(length),
+        }
+    }
+}
+
 /// A change to one record. A commit has at most one write for each key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Write {

@@ -1,0 +1,258 @@
+//! What can be asked of a lock, and what is answered.
+
+use super::grant::{Digest, Flags, Terms};
+use super::name::{GrantId, LockName, Principal};
+use super::state::State;
+use super::token::LockToken;
+use super::waiting::Waiting;
+use super::{acquire, force, queue, release};
+use crate::record::{Revision, WallTime};
+use crate::view::{Pause, Stamp, View};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// A node, made anew at every start and never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// No node: the waiter's call has ended, its place is kept for a while.
+    pub const NONE: Self = Self(0);
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Take the lock, or queue for it.
+    Acquire(Acquire),
+    /// Give it back, or count one down.
+    Release(Release),
+    /// Take it from its holder.
+    Force(Force),
+    /// The parked call ended: leave the queue.
+    Leave(Attachment),
+    /// The parked call ended, but will be made again: keep the place.
+    Detach(Attachment),
+    /// A grant couldn't be delivered: take it back, if nobody else was given it.
+    Undo {
+        /// Which grant.
+        id: GrantId,
+        /// As it was made.
+        fencing: Revision,
+    },
+    /// Time passed: see whether the holder is gone and who comes next.
+    Settle,
+}
+
+/// An acquire.
+#[derive(Clone, Debug)]
+pub struct Acquire {
+    /// The request's, and so the grant's.
+    pub id: GrantId,
+    /// What for.
+    pub terms: Terms,
+    /// Of the terms.
+    pub digest: Digest,
+    /// The call that would be parked; without one it doesn't wait.
+    pub attachment: Option<u64>,
+}
+
+/// A release with an authentic token.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Authentic: the caller has checked.
+    pub token: LockToken,
+    /// As in the token's seal.
+    pub owner: Arc<str>,
+    /// As in the token's seal.
+    pub principal: Principal,
+    /// The release's own, if it has a requestId.
+    pub id: Option<GrantId>,
+}
+
+/// A forced release.
+#[derive(Clone, Debug)]
+pub struct Force {
+    /// Only this grant; whoever holds it if absent.
+    pub target: Option<GrantId>,
+    /// Who does it.
+    pub by: Arc<str>,
+    /// Why.
+    pub reason: String,
+}
+
+/// A waiter's parked call.
+#[derive(Clone, Copy, Debug)]
+pub struct Attachment {
+    /// The waiter.
+    pub id: GrantId,
+    /// The call.
+    pub number: u64,
+}
+
+/// What the world around a decision looks like.
+pub struct Context<'a> {
+    /// Which node decides.
+    pub node: NodeId,
+    /// For display.
+    pub now: WallTime,
+    /// How long effects are remembered.
+    pub memory: Duration,
+    /// How many may wait.
+    pub queue_max: u64,
+    /// Where a waiter's call is.
+    pub liveness: &'a dyn Fn(GrantId, &Waiting) -> Liveness,
+    /// Waiters whose place has been kept long enough: any commit may drop them.
+    pub forgotten: &'a [GrantId],
+}
+
+/// Where a waiter's call is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Liveness {
+    /// Parked on the node that decides: can be handed the lock in this commit.
+    Here,
+    /// Parked on another node, which takes the lock itself when it is its turn.
+    Elsewhere,
+    /// Nowhere: keeps its place for a while, and blocks nobody.
+    Orphan,
+}
+
+/// What is answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// The lock is the caller's.
+    Granted(Granted),
+    /// It is in the queue.
+    Parked,
+    /// Someone else has it, or is about to.
+    Held(Held),
+    /// Nobody more may wait.
+    QueueFull(Held),
+    /// Given back, now or earlier.
+    Released,
+    /// The request's grant was given back already.
+    AlreadyReleased,
+    /// The lease ran out or was forced.
+    Expired,
+    /// The requestId was used with other parameters.
+    RequestIdReused,
+    /// Nobody holds it.
+    NotFound,
+    /// It was taken from this grant's holder.
+    Forced {
+        /// Which.
+        id: GrantId,
+        /// Whose.
+        owner: Arc<str>,
+        /// Its token.
+        fencing: Stamp,
+    },
+    /// The parked call, or the undelivered grant, is no more.
+    Left,
+    /// What a look at the lock showed.
+    Settled {
+        /// When to look again: the holder's lease ends then if not renewed.
+        holder_expires_in: Option<Duration>,
+        /// How many wait.
+        waiting: u64,
+    },
+}
+
+/// A grant, in an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Granted {
+    /// Which.
+    pub id: GrantId,
+    /// What its release has to know.
+    pub flags: Flags,
+    /// Of the request that it was first granted to.
+    pub digest: Digest,
+    /// The grant's creation: the fencing token.
+    pub fencing: Stamp,
+    /// Whose.
+    pub owner: Arc<str>,
+    /// Whose, as far as authentication goes.
+    pub principal: Principal,
+    /// How long the lease lasts, at least, from this commit on.
+    pub ttl: Duration,
+    /// How many releases it takes.
+    pub count: u32,
+    /// Whether this answer made the grant, so that it may be undone if it can't be delivered.
+    pub is_new: bool,
+}
+
+/// A lock that can't be had now, in an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// Who has it; nobody between two holders.
+    pub owner: Option<Arc<str>>,
+    /// When its lease would end.
+    pub retry_after: Option<Duration>,
+    /// How many wait.
+    pub waiting: u64,
+}
+
+/// What a commit does besides answering: waiters are woken by it, histories and metrics are kept from it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// A grant was made.
+    Granted {
+        /// The grant.
+        grant: Granted,
+        /// Since when it was in the queue, if it was.
+        queued_since: Option<WallTime>,
+    },
+    /// A grant ended.
+    Ended {
+        /// Which.
+        id: GrantId,
+        /// How.
+        how: End,
+        /// Whose.
+        owner: Arc<str>,
+        /// Its token.
+        fencing: Stamp,
+    },
+}
+
+/// How a grant ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Given back.
+    Released,
+    /// Taken back because it couldn't be delivered.
+    Undelivered,
+    /// The lease ran out.
+    Expired,
+    /// Taken away.
+    Forced,
+}
+
+/// A decision: true once the view's draft is committed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decided {
+    /// The answer.
+    pub reply: Reply,
+    /// What else happens.
+    pub effects: Vec<Effect>,
+}
+
+/// What to do, given what the view shows. On [`Pause`] the view's draft must be rolled back.
+pub fn decide(
+    lock: &LockName,
+    command: &Command,
+    view: &mut View,
+    context: &Context<'_>,
+) -> Result<Decided, Pause> {
+    match command {
+        Command::Acquire(acquire) => acquire::decide(lock, acquire, view, context),
+        Command::Release(release) => release::decide(lock, release, view, context),
+        Command::Force(force) => force::decide(State::open(lock, view, context)?, force),
+        Command::Leave(attachment) => queue::leave(State::open(lock, view, context)?, *attachment),
+        Command::Detach(attachment) => queue::detach(State::open(lock, view, context)?, *attachment),
+        Command::Undo { id, fencing } => release::undo(State::open(lock, view, context)?, *id, *fencing),
+        Command::Settle => queue::settle(State::open(lock, view, context)?),
+    }
+}

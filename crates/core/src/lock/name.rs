@@ -1,0 +1,240 @@
+//! What locks, grants and callers are called, and the store keys made of it.
+
+use crate::record::{Bytes, Group, Key};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use sha2::{Digest, Sha256};
+
+/// Who a caller is, as far as authentication goes: empty when there is none.
+pub type Principal = Arc<str>;
+
+/// A lock: a key in a namespace. Neither contains a zero byte.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockName {
+    group: Group,
+    namespace_bytes: u16,
+    /// Namespace, zero, key.
+    path: Bytes,
+}
+
+impl LockName {
+    /// The lock `key` in `namespace`.
+    pub fn new(namespace: &str, key: &str) -> Self {
+        let path = [namespace.as_bytes(), &[0], key.as_bytes()].concat();
+        let group = Group::of(&[namespace.as_bytes(), key.as_bytes()]);
+        Self { group, namespace_bytes: namespace.len() as u16, path: path.into() }
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        core::str::from_utf8(&self.path[..usize::from(self.namespace_bytes)]).unwrap_or_default()
+    }
+
+    /// The key.
+    pub fn key(&self) -> &str {
+        core::str::from_utf8(&self.path[usize::from(self.namespace_bytes) + 1..]).unwrap_or_default()
+    }
+
+    /// The partition that all its records are in.
+    pub fn group(&self) -> Group {
+        self.group
+    }
+
+    /// Where its roster is.
+    pub fn roster(&self) -> Key {
+        self.record(Kind::Roster, &[])
+    }
+
+    /// Where a grant is.
+    pub fn grant(&self, id: GrantId) -> Key {
+        self.record(Kind::Grant, &id.0)
+    }
+
+    /// Where the memory of a request is.
+    pub fn memo(&self, id: GrantId) -> Key {
+        self.record(Kind::Memo, &id.0)
+    }
+
+    /// Where a waiter is.
+    pub fn waiting(&self, id: GrantId) -> Key {
+        self.record(Kind::Waiting, &id.0)
+    }
+
+    /// Where a place in the queue is.
+    pub fn order(&self, place: u64) -> Key {
+        self.record(Kind::Order, &place.to_be_bytes())
+    }
+
+    /// Where the note of a forced release is.
+    pub fn audit(&self, id: GrantId) -> Key {
+        self.record(Kind::Audit, &id.0)
+    }
+
+    /// Where its history is.
+    pub fn history(&self) -> Key {
+        self.record(Kind::History, &[])
+    }
+
+    /// What the names of all its records of a kind begin with.
+    pub fn prefix(&self, kind: Kind) -> Bytes {
+        let mut name = kind.prefix(self.namespace(), self.key());
+        name.push(0);
+        name.into()
+    }
+
+    /// The lock that a record of this name belongs to, and what comes after the lock's name.
+    pub fn of_record(kind: Kind, name: &[u8]) -> Option<(Self, &[u8])> {
+        let path = name.strip_prefix(&[FAMILY, kind as u8])?;
+        let namespace_end = path.iter().position(|byte| *byte == 0)?;
+        let (namespace, rest) = (&path[..namespace_end], &path[namespace_end + 1..]);
+        let key_end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
+        let suffix = rest.get(key_end + 1..).unwrap_or_default();
+        let text = |bytes| core::str::from_utf8(bytes).ok();
+        Some((Self::new(text(namespace)?, text(&rest[..key_end])?), suffix))
+    }
+
+    fn record(&self, kind: Kind, suffix: &[u8]) -> Key {
+        let mut name = Vec::with_capacity(self.path.len() + suffix.len() + 3);
+        name.extend_from_slice(&[FAMILY, kind as u8]);
+        name.extend_from_slice(&self.path);
+        if !suffix.is_empty() {
+            name.push(0);
+            name.extend_from_slice(suffix);
+        }
+        Key::new(self.group, name)
+    }
+}
+
+impl fmt::Debug for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace(), self.key())
+    }
+}
+
+/// The first byte of every name of this primitive's records.
+const FAMILY: u8 = b'L';
+
+/// The kinds of records a lock has: the second byte of their names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// See [`super::audit`].
+    Audit = b'a',
+    /// See [`super::grant`].
+    Grant = b'g',
+    /// Kept by the engine, behind the answers.
+    History = b'h',
+    /// See [`super::memo`].
+    Memo = b'm',
+    /// A place in the queue.
+    Order = b'q',
+    /// See [`super::roster`].
+    Roster = b'r',
+    /// See [`super::waiting`].
+    Waiting = b'w',
+}
+
+impl Kind {
+    /// What the names of this kind begin with, for locks of a namespace whose keys begin with `key_prefix`.
+    pub fn prefix(self, namespace: &str, key_prefix: &str) -> Vec<u8> {
+        [&[FAMILY, self as u8], namespace.as_bytes(), &[0], key_prefix.as_bytes()].concat()
+    }
+
+    /// What all names of this kind begin with.
+    pub fn everywhere(self) -> Bytes {
+        [FAMILY, self as u8][..].into()
+    }
+
+    /// Which kind of record this is the name of.
+    pub fn of_name(name: &[u8]) -> Option<Self> {
+        let kinds =
+            [Self::Audit, Self::Grant, Self::History, Self::Memo, Self::Order, Self::Roster, Self::Waiting];
+        match name {
+            [FAMILY, kind, ..] => kinds.into_iter().find(|known| *known as u8 == *kind),
+            _ => None,
+        }
+    }
+}
+
+/// What a requestId is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Operation {
+    /// Its id is the grant's.
+    Acquire = b'a',
+    /// Its id is remembered by itself.
+    Release = b'r',
+}
+
+/// A hash of (namespace, key, principal, operation, requestId): the same call has the same id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GrantId(pub [u8; 16]);
+
+impl GrantId {
+    /// The id of a call.
+    pub fn of(lock: &LockName, principal: &str, operation: Operation, request_id: &str) -> Self {
+        Self(digest(&[&lock.path, principal.as_bytes(), &[operation as u8], request_id.as_bytes()]))
+    }
+
+    /// The id in a record's name, after the lock's.
+    pub fn from_suffix(suffix: &[u8]) -> Option<Self> {
+        suffix.try_into().ok().map(Self)
+    }
+}
+
+impl fmt::Debug for GrantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..4].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The first bytes of a hash of `parts`, each with its length, so that no two lists of parts run together.
+pub(super) fn digest<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u32).to_be_bytes());
+        hash.update(part);
+    }
+    let mut first = [0; N];
+    first.copy_from_slice(&hash.finalize()[..N]);
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_records_name_says_which_lock_and_id_it_is_of(ns in "[a-z:/.]{1,9}", key in "[a-zé ]{1,20}", id: [u8; 16]) {
+            let lock = LockName::new(&ns, &key);
+            prop_assert_eq!((lock.namespace(), lock.key()), (ns.as_str(), key.as_str()));
+            let grant = lock.grant(GrantId(id));
+            prop_assert_eq!(Kind::of_name(&grant.name), Some(Kind::Grant));
+            prop_assert!(grant.name.starts_with(&lock.prefix(Kind::Grant)));
+            let (found, suffix) = LockName::of_record(Kind::Grant, &grant.name).unwrap();
+            prop_assert_eq!((found, GrantId::from_suffix(suffix)), (lock.clone(), Some(GrantId(id))));
+            let roster = lock.roster();
+            prop_assert_eq!(LockName::of_record(Kind::Roster, &roster.name), Some((lock, &[][..])));
+        }
+    }
+
+    #[test]
+    fn ids_differ_in_every_part_of_their_scope() {
+        let of = |ns, key, who, what, id| GrantId::of(&LockName::new(ns, key), who, what, id);
+        let base = of("n", "k", "p", Operation::Acquire, "r");
+        assert_eq!(base, of("n", "k", "p", Operation::Acquire, "r"));
+        for other in [
+            of("m", "k", "p", Operation::Acquire, "r"),
+            of("n", "l", "p", Operation::Acquire, "r"),
+            of("n", "k", "q", Operation::Acquire, "r"),
+            of("n", "k", "p", Operation::Release, "r"),
+            of("n", "k", "p", Operation::Acquire, "s"),
+            of("n", "k", "", Operation::Acquire, "pr"),
+        ] {
+            assert_ne!(base, other);
+        }
+    }
+}

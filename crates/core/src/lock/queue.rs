@@ -1,0 +1,42 @@
+//! Leaving the queue, keeping a place without a call, and what the passing of time brings (L2, L3, L5).
+
+use super::command::{Attachment, Decided, NodeId, Reply};
+use super::state::State;
+use super::waiting::Waiting;
+use crate::commit::Ttl;
+use crate::view::Pause;
+
+/// The call has ended. Only the call that is parked may take its waiter out.
+pub(super) fn leave(mut state: State<'_>, attachment: Attachment) -> Result<Decided, Pause> {
+    if let Some(waiting) = state.waiting(attachment.id)?
+        && is_attached(&state, &waiting, attachment)
+    {
+        state.dequeue(attachment.id, waiting.place);
+    }
+    state.reply(Reply::Left)
+}
+
+/// The call has ended but is to be made again: the waiter keeps its place without one.
+pub(super) fn detach(mut state: State<'_>, attachment: Attachment) -> Result<Decided, Pause> {
+    if let Some(waiting) = state.waiting(attachment.id)?
+        && is_attached(&state, &waiting, attachment)
+    {
+        let waiting = Waiting { node: NodeId::NONE, ..waiting };
+        state.view.put(&state.lock.waiting(attachment.id), waiting.encode(), Ttl::Forever);
+        state.change();
+    }
+    state.reply(Reply::Left)
+}
+
+/// Time has passed: evict a holder whose lease is over, drop the forgotten, hand over.
+pub(super) fn settle(mut state: State<'_>) -> Result<Decided, Pause> {
+    state.evict_if_expired()?;
+    state.hand_over()?;
+    let holder_expires_in = state.held()?.retry_after;
+    let waiting = state.roster.waiting;
+    state.reply(Reply::Settled { holder_expires_in, waiting })
+}
+
+fn is_attached(state: &State<'_>, waiting: &Waiting, attachment: Attachment) -> bool {
+    waiting.node == state.context.node && waiting.attachment == attachment.number
+}

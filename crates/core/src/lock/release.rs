@@ -1,0 +1,106 @@
+//! Release: by the holder only, counted once, and the next in the queue has the lock in the same commit (L4).
+
+use super::command::{Context, Decided, End, Release, Reply};
+use super::grant::Digest;
+use super::memo::{Fate, Memo};
+use super::name::{GrantId, LockName, digest};
+use super::roster::{Holder, Roster};
+use super::state::State;
+use crate::record::{Record, Revision};
+use crate::view::{Pause, Stamp, View};
+
+pub(super) fn decide(
+    lock: &LockName,
+    release: &Release,
+    view: &mut View,
+    context: &Context<'_>,
+) -> Result<Decided, Pause> {
+    if release.token.flags.alone {
+        guess_roster(lock, release, view);
+    }
+    let fencing = Revision(release.token.fencing.0);
+    let mut state = State::open(lock, view, context)?;
+    if let Some(id) = release.id
+        && let Some(memo) = state.recall(id)?
+    {
+        let same = memo.digest == digest_of(release);
+        return state.reply(if same { Reply::Released } else { Reply::RequestIdReused });
+    }
+    let is_holder =
+        |holder: &Holder| holder.id == release.token.id && State::fencing(holder) == Stamp::At(fencing);
+    if !state.roster.holder.as_ref().is_some_and(is_holder) {
+        return after_the_end(state, release, fencing);
+    }
+    let Some(mut holder) = state.holder() else {
+        state.evict();
+        state.hand_over()?;
+        return state.reply(Reply::Expired);
+    };
+    if let Some(id) = release.id {
+        state.remember(id, Fate::Counted, Stamp::At(fencing), digest_of(release), &release.owner);
+    }
+    if holder.count > 1 {
+        holder.count -= 1;
+        state.roster.holder = Some(holder);
+        state.change();
+        return state.reply(Reply::Released);
+    }
+    state.end(End::Released, Fate::Released);
+    state.hand_over()?;
+    state.reply(Reply::Released)
+}
+
+/// The grant isn't the holder's any more: was it given back, or lost?
+fn after_the_end(mut state: State<'_>, release: &Release, fencing: Revision) -> Result<Decided, Pause> {
+    match state.recall(release.token.id)? {
+        Some(Memo { fate: Fate::Released, fencing: ended, .. }) if ended == fencing => {
+            state.reply(Reply::Released)
+        }
+        _ => state.reply(Reply::Expired),
+    }
+}
+
+/// The guess that makes an uncontended release one round trip. If the roster has the revision of the grant's own
+/// commit, and nobody was queued then, it says this grant and nothing else.
+fn guess_roster(lock: &LockName, release: &Release, view: &mut View) {
+    let revision = Revision(release.token.fencing.0);
+    let holder = Holder {
+        id: release.token.id,
+        digest: release.token.digest,
+        owner: release.owner.clone(),
+        principal: release.principal.clone(),
+        count: 1,
+        flags: release.token.flags,
+        replayed: false,
+        fencing: None,
+    };
+    let roster = Roster { holder: Some(holder), ..Roster::default() };
+    let key = lock.roster();
+    let value = roster.encode();
+    let record =
+        Record { key: key.clone(), value, created: revision, revision, touches: 0, expires_in: None };
+    view.assume(&key, Some(record));
+}
+
+/// Tells releases with one requestId but other tokens apart.
+fn digest_of(release: &Release) -> Digest {
+    digest(&[&release.token.id.0, &release.token.fencing.0.to_be_bytes()])
+}
+
+/// Takes back a grant that couldn't be delivered, unless it was given out again.
+pub(super) fn undo(mut state: State<'_>, id: GrantId, fencing: Revision) -> Result<Decided, Pause> {
+    let undoable = |holder: &Holder| {
+        holder.id == id
+            && !holder.replayed
+            && holder.count == 1
+            && State::fencing(holder) == Stamp::At(fencing)
+    };
+    if state.roster.holder.as_ref().is_some_and(undoable) {
+        match state.holder() {
+            Some(_) => state.end(End::Undelivered, Fate::Void),
+            None => state.evict(),
+        }
+        state.hand_over()?;
+    }
+    state.reply(Reply::Left)
+}

@@ -1,0 +1,55 @@
+//! Where ids and secrets come from: the operating system, or a seed in simulations.
+
+use std::sync::{Arc, Mutex};
+
+/// A source of random bytes.
+#[derive(Clone)]
+pub struct Random(Source);
+
+#[derive(Clone)]
+enum Source {
+    System,
+    Seeded(Arc<Mutex<u64>>),
+}
+
+impl Random {
+    /// Unguessable.
+    pub fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// The same for the same seed: for simulations only.
+    pub fn seeded(seed: u64) -> Self {
+        Self(Source::Seeded(Arc::new(Mutex::new(seed))))
+    }
+
+    /// This many random bytes.
+    pub fn bytes<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        match &self.0 {
+            Source::System => getrandom::fill(&mut bytes).expect("the operating system has randomness"),
+            Source::Seeded(state) => {
+                let mut state = state.lock().expect("no panic while held");
+                for chunk in bytes.chunks_mut(8) {
+                    let word = split_mix(&mut state).to_le_bytes();
+                    chunk.copy_from_slice(&word[..chunk.len()]);
+                }
+            }
+        }
+        bytes
+    }
+
+    /// A random number.
+    pub fn number(&self) -> u64 {
+        u64::from_le_bytes(self.bytes())
+    }
+}
+
+/// SplitMix64: a counter through a mixer.
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut word = *state;
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
