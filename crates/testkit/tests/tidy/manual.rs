@@ -55,16 +55,18 @@ fn every_error_code_has_its_page_and_every_page_its_code() {
     assert_tidy(misdocumented(&list, &pages.collect()));
 }
 
-/// The relative links of a page, as paths from the tree's root, without fragments.
-fn links(path: &str, text: &str) -> Vec<String> {
+/// The relative links of a page: paths from the tree's root, and what comes after a `#`.
+fn links(path: &str, text: &str) -> Vec<(String, String)> {
     let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
     let targets = text.match_indices("](").filter_map(|(start, _)| text[start + 2..].split_once(')'));
     targets
-        .filter_map(|(target, _)| target.split('#').next())
-        .filter(|target| {
-            !target.is_empty() && !target.contains("://") && !target.contains(char::is_whitespace)
-        })
+        .map(|(target, _)| target)
+        .filter(|target| !target.contains("://") && !target.contains(char::is_whitespace))
         .map(|target| {
+            let (target, heading) = target.split_once('#').unwrap_or((target, ""));
+            if target.is_empty() {
+                return (path.to_owned(), heading.to_owned());
+            }
             let mut parts: Vec<&str> = directory.split('/').filter(|part| !part.is_empty()).collect();
             for part in target.split('/') {
                 match part {
@@ -73,9 +75,22 @@ fn links(path: &str, text: &str) -> Vec<String> {
                     part => parts.push(part),
                 }
             }
-            parts.join("/")
+            (parts.join("/"), heading.to_owned())
         })
         .collect()
+}
+
+/// Whether a page has a heading that is linked to by this name: lower case, dashes for spaces, no punctuation.
+fn has_heading(text: &str, name: &str) -> bool {
+    let headings =
+        text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    headings
+        .map(|heading| {
+            let kept =
+                heading.chars().filter(|character| character.is_alphanumeric() || " -_".contains(*character));
+            kept.collect::<String>().to_lowercase().replace(' ', "-")
+        })
+        .any(|heading| heading == name)
 }
 
 fn unreachable_pages(start: &str, pages: &BTreeMap<String, String>) -> Vec<String> {
@@ -83,7 +98,9 @@ fn unreachable_pages(start: &str, pages: &BTreeMap<String, String>) -> Vec<Strin
     let mut next = vec![start.to_owned()];
     while let Some(page) = next.pop() {
         let text = pages.get(&page).map_or("", String::as_str);
-        for link in links(&page, text).into_iter().filter(|link| pages.contains_key(link)) {
+        for link in
+            links(&page, text).into_iter().map(|(link, _)| link).filter(|link| pages.contains_key(link))
+        {
             if seen.insert(link.clone()) {
                 next.push(link);
             }
@@ -113,23 +130,36 @@ fn every_page_of_the_manual_is_reached_from_its_index() {
     assert_tidy(unreachable_pages("docs/README.md", &pages.map(|file| (file.path, file.text)).collect()));
 }
 
-fn broken_links(page: &File, exists: impl Fn(&str) -> bool) -> Vec<String> {
-    let links = links(&page.path, &page.text);
-    links
-        .iter()
-        .filter(|link| !exists(link))
-        .map(|link| format!("{}: leads to {link}, which is not there", page.path))
+/// `text_of` gives what a path leads to: a page's text, something else, or nothing.
+fn broken_links(page: &File, text_of: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let broken = links(&page.path, &page.text).into_iter().filter(|(link, heading)| match text_of(link) {
+        None => true,
+        Some(text) => !heading.is_empty() && !has_heading(&text, heading),
+    });
+    broken
+        .map(|(link, heading)| format!("{}: leads to {link}#{heading}, which is not there", page.path))
         .collect()
 }
 
 #[test]
 fn every_link_between_our_pages_leads_somewhere() {
-    let page =
-        File { path: "docs/a.md".into(), text: "[b](b.md) [c](../c.md#d) [e](https://e) [f](#f)".into() };
-    assert!(broken_links(&page, |link| ["docs/b.md", "c.md"].contains(&link)).is_empty());
-    assert_eq!(broken_links(&page, |_| false).len(), 2);
+    let text = "## F g, h?\n[b](b.md) [c](../c.md#d) [e](https://e) [f](#f-g-h)".to_owned();
+    let page = File { path: "docs/a.md".into(), text };
+    let fine = |link: &str| match link {
+        "docs/a.md" => Some(page.text.clone()),
+        "docs/b.md" => Some(String::new()),
+        "c.md" => Some("# D".to_owned()),
+        _ => None,
+    };
+    assert!(broken_links(&page, fine).is_empty());
+    assert_eq!(broken_links(&page, |_| None).len(), 3);
+    assert_eq!(broken_links(&page, |_| Some(String::new())).len(), 2);
 
     let root = root();
+    let text_of = |link: &str| {
+        let path = root.join(link);
+        path.exists().then(|| std::fs::read_to_string(path).unwrap_or_default())
+    };
     let pages = files().into_iter().filter(|file| file.path.ends_with(".md"));
-    assert_tidy(pages.flat_map(|page| broken_links(&page, |link| root.join(link).exists())).collect());
+    assert_tidy(pages.flat_map(|page| broken_links(&page, text_of)).collect());
 }
