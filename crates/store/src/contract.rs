@@ -21,8 +21,12 @@ pub trait Store: Send + Sync + 'static {
     fn scan(&self, range: Range, limit: usize) -> StoreFuture<'_, Page>;
 
     /// Hints of changes to records, of any group, whose names begin with `prefix`: they may repeat, and a gap
-    /// shows as [`crate::watch::Change::Lost`]. Never needed for safety. A record that expires gives no hint.
+    /// shows as [`crate::watch::Change::Lost`]. Never needed for safety. A record that expires gives no hint here.
     fn watch(&self, prefix: Bytes) -> Watch;
+
+    /// Hints of records, of any group, whose names begin with `prefix`, that have expired and were collected: some
+    /// seconds late, and as incomplete as any hint.
+    fn expirations(&self, prefix: Bytes) -> Watch;
 
     /// What holds on crash, failover and clock step.
     fn guarantees(&self) -> Guarantees;

@@ -9,6 +9,8 @@
 //!
 //! Nothing here knows what the records mean.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod contract;
 pub mod embedded;
 mod open;

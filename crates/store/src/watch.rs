@@ -28,6 +28,11 @@ pub enum Change {
         /// By which commit.
         revision: Revision,
     },
+    /// A record's time ran out.
+    Expired {
+        /// Where.
+        key: Key,
+    },
     /// Some hints are missing: look for yourself.
     Lost,
 }
@@ -87,7 +92,7 @@ impl Hub {
         let mut gone = false;
         for change in changes {
             let name = match &change {
-                Change::Put { key, .. } | Change::Deleted { key, .. } => Some(&key.name),
+                Change::Put { key, .. } | Change::Deleted { key, .. } | Change::Expired { key } => Some(&key.name),
                 Change::Lost => None,
             };
             for subscriber in subscribers.iter() {

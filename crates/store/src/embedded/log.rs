@@ -16,7 +16,7 @@ use std::time::Duration;
 const FIRST_SEGMENT_BYTES_MAX: u64 = 4 << 20;
 /// How often a segment that couldn't be prepared is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-const ZEROS: [u8; 1 << 18] = [0; 1 << 18];
+static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
 const NEXT: &str = "next.tmp";
 
 /// The file name of a segment.
