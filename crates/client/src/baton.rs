@@ -1,0 +1,223 @@
+//! The handle that everything starts from: a list of servers, and calls that are retried and fail over.
+
+use crate::address::{self, Address};
+use crate::batch::{Answered, Call};
+use crate::clock::Moment;
+use crate::connection::{Ask, Reply};
+use crate::error::{Error, Failure};
+use crate::host::Host;
+use crate::lock::LockBuilder;
+use crate::locks::Locks;
+use crate::random;
+use crate::retry::Retry;
+use baton_api::limits;
+use baton_api::status::Status;
+use hyper::Method;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+/// How long a call is retried, by default.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one try of a call may take.
+pub(crate) const TRY_MAX: Duration = Duration::from_secs(5);
+/// Acquires that may wait for a lock at a time, each on its own connection.
+const WAITING_MAX: usize = 512;
+
+/// A client of one Baton service. Cheap to clone; clones share connections.
+#[derive(Clone)]
+pub struct Baton(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    hosts: Vec<Arc<Host>>,
+    /// The server that calls go to, until it fails.
+    current: AtomicUsize,
+    pub(crate) namespace: Option<Arc<str>>,
+    pub(crate) owner: String,
+    pub(crate) call_timeout: Duration,
+    pub(crate) runtime: Handle,
+    pub(crate) waiting: Semaphore,
+}
+
+/// How to connect. Made by [`Baton::builder`].
+#[derive(Clone, Default, Debug)]
+pub struct BatonBuilder {
+    namespace: Option<String>,
+    owner: Option<String>,
+    call_timeout: Option<Duration>,
+}
+
+impl BatonBuilder {
+    /// The namespace of every lock that doesn't say another; without it, `default`.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Who we are; without it, host, process id and a few random digits.
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// How long a call is retried before it fails; without it, 10 s. Waiting for a lock has its own limit.
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.call_timeout = Some(timeout);
+        self
+    }
+
+    /// Connects to one server, or to the first that answers of a list separated by commas.
+    pub async fn connect(self, addresses: impl AsRef<str>) -> Result<Baton, Error> {
+        let addresses = address::parse_list(addresses.as_ref())?;
+        if let Some(namespace) = &self.namespace {
+            limits::check_text("namespace", namespace, limits::NAMESPACE_BYTES).map_err(Error::refused)?;
+        }
+        let owner = self.owner.unwrap_or_else(random::owner);
+        limits::check_text("ownerId", &owner, limits::OWNER_BYTES).map_err(Error::refused)?;
+        let runtime = Handle::current();
+        let host = |address| Arc::new(Host::new(address, runtime.clone()));
+        let inner = Inner {
+            hosts: addresses.into_iter().map(host).collect(),
+            current: AtomicUsize::new(0),
+            namespace: self.namespace.map(Into::into),
+            owner,
+            call_timeout: self.call_timeout.unwrap_or(CALL_TIMEOUT),
+            runtime,
+            waiting: Semaphore::new(WAITING_MAX),
+        };
+        inner.reach().await?;
+        Ok(Baton(Arc::new(inner)))
+    }
+}
+
+impl Baton {
+    /// Connects with defaults: `http://127.0.0.1:7117`, or several addresses separated by commas.
+    pub async fn connect(addresses: impl AsRef<str>) -> Result<Self, Error> {
+        Self::builder().connect(addresses).await
+    }
+
+    /// Connects with a namespace, an owner or a time-out of your own.
+    pub fn builder() -> BatonBuilder {
+        BatonBuilder::default()
+    }
+
+    /// A lock to acquire.
+    pub fn lock(&self, key: impl Into<String>) -> LockBuilder {
+        LockBuilder::new(self.clone(), key.into())
+    }
+
+    /// Locks to look at: status, list, queue, history, watch, forced release.
+    pub fn locks(&self) -> Locks {
+        Locks::new(self.clone())
+    }
+
+    /// Who this client is to others, unless a lock says another owner.
+    pub fn owner(&self) -> &str {
+        &self.0.owner
+    }
+
+    /// The server and what its store promises.
+    pub async fn status(&self) -> Result<Status, Error> {
+        let (reply, address) = self.0.get("/v1/status".into()).await?;
+        reply.read(&address).map_err(|failure| Error::from_failure(failure, false))
+    }
+}
+
+impl std::fmt::Debug for Baton {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let addresses: Vec<_> = self.0.hosts.iter().map(|host| host.address.to_string()).collect();
+        f.debug_struct("Baton").field("addresses", &addresses).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// Opens a first connection, so that a wrong address is noticed here and not in the first call.
+    async fn reach(&self) -> Result<(), Error> {
+        let mut failures = Vec::new();
+        for (index, host) in self.hosts.iter().enumerate() {
+            match host.connection().await {
+                Ok(connection) => {
+                    self.current.store(index, Ordering::Relaxed);
+                    host.keep(connection);
+                    return Ok(());
+                }
+                Err(Failure::NotSent(why)) => failures.push(why),
+                Err(failure) => return Err(Error::from_failure(failure, false)),
+            }
+        }
+        Err(Error::from_failure(Failure::NotSent(failures.join("; ")), false))
+    }
+
+    /// The server to ask now.
+    pub(crate) fn host(&self) -> (usize, &Arc<Host>) {
+        let index = self.current.load(Ordering::Relaxed) % self.hosts.len();
+        (index, &self.hosts[index])
+    }
+
+    /// Goes on to the next server, unless someone else has.
+    pub(crate) fn failed(&self, index: usize, failure: &Failure) {
+        if failure.blames_server() && self.hosts.len() > 1 {
+            let next = (index + 1) % self.hosts.len();
+            self.current.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed).ok();
+        }
+    }
+
+    /// A lock call that doesn't wait: sent with others, retried under its one requestId.
+    pub(crate) async fn call(
+        &self,
+        call: &Call,
+        deadline: Moment,
+        try_max: Duration,
+    ) -> Result<Answered, Error> {
+        let mut retry = Retry::until(deadline);
+        loop {
+            let (index, host) = self.host();
+            let patience = try_max.min(deadline.remaining());
+            let failure = match tokio::time::timeout(patience, host.call(call.clone())).await {
+                Ok(Ok(answered)) => return Ok(answered),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::Unknown(format!("{}: no answer within {patience:?}", host.address)),
+            };
+            self.failed(index, &failure);
+            retry.pause(failure).await?;
+        }
+    }
+
+    /// A read: may be repeated as it is.
+    pub(crate) async fn get(&self, path: String) -> Result<(Reply, Address), Error> {
+        let ask = Ask { method: Method::GET, path, body: Default::default() };
+        let mut retry = Retry::until(Moment::now().after(self.call_timeout));
+        loop {
+            let (index, host) = self.host();
+            let failure = match tokio::time::timeout(TRY_MAX, host.exchange(&ask)).await {
+                Ok(Ok(reply)) if reply.status.as_u16() == 503 => reply.refusal(&host.address),
+                Ok(Ok(reply)) => return Ok((reply, host.address.clone())),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::Unknown(format!("{}: no answer within {TRY_MAX:?}", host.address)),
+            };
+            self.failed(index, &failure);
+            retry.pause(failure).await?;
+        }
+    }
+
+    /// A write without a requestId: sent again only if it never left.
+    pub(crate) async fn post_once(&self, path: String, body: Vec<u8>) -> Result<(Reply, Address), Error> {
+        let ask = Ask { method: Method::POST, path, body: body.into() };
+        let mut retry = Retry::until(Moment::now().after(self.call_timeout));
+        loop {
+            let (index, host) = self.host();
+            let failure = match tokio::time::timeout(TRY_MAX, host.exchange(&ask)).await {
+                Ok(Ok(reply)) => return Ok((reply, host.address.clone())),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::Unknown(format!("{}: no answer within {TRY_MAX:?}", host.address)),
+            };
+            self.failed(index, &failure);
+            if failure.may_have_applied() {
+                return Err(Error::from_failure(failure, true));
+            }
+            retry.pause(failure).await?;
+        }
+    }
+}

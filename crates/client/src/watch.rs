@@ -1,0 +1,144 @@
+//! What happens to a lock, as server-sent events (L12).
+//!
+//! A watch ends when its connection does: it doesn't hide the gap. Watch again, and read the status first.
+
+use crate::address::Address;
+use crate::baton::{Baton, TRY_MAX};
+use crate::clock::Moment;
+use crate::connection::{Ask, Connection, Reply};
+use crate::error::{Error, Failure};
+use crate::host::Host;
+use crate::retry::Retry;
+use baton_api::lock::LockEvent;
+use hyper::Method;
+use hyper::body::Incoming;
+use std::collections::VecDeque;
+
+/// Bytes of one event.
+const EVENT_BYTES_MAX: usize = 256 * 1024;
+
+/// A stream of what happens to a lock. Dropping it closes its connection.
+pub struct LockWatch {
+    address: Address,
+    connection: Connection,
+    body: Incoming,
+    text: EventText,
+    ready: VecDeque<String>,
+}
+
+impl std::fmt::Debug for LockWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockWatch").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl LockWatch {
+    pub(crate) async fn open(baton: &Baton, path: String) -> Result<Self, Error> {
+        let ask = Ask { method: Method::GET, path, body: Default::default() };
+        let mut retry = Retry::until(Moment::now().after(baton.0.call_timeout));
+        loop {
+            let (index, host) = baton.0.host();
+            let failure = match tokio::time::timeout(TRY_MAX, Self::try_open(host, &ask)).await {
+                Ok(Ok(watch)) => return Ok(watch),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::Unknown(format!("{}: no answer within {TRY_MAX:?}", host.address)),
+            };
+            baton.0.failed(index, &failure);
+            retry.pause(failure).await?;
+        }
+    }
+
+    async fn try_open(host: &Host, ask: &Ask) -> Result<Self, Failure> {
+        let address = host.address.clone();
+        let mut connection = Connection::open(&address).await?;
+        let (response, sent) = connection.send(&address, ask).await?;
+        let status = response.status();
+        let body = response.into_body();
+        if !status.is_success() {
+            let body = connection.read(&address, body).await?;
+            return Err(Reply { status, body, sent }.refusal(&address));
+        }
+        Ok(Self { address, connection, body, text: EventText::default(), ready: VecDeque::new() })
+    }
+
+    /// The next event; nothing when the server ended the stream. After an error there is nothing more.
+    pub async fn next(&mut self) -> Option<Result<LockEvent, Error>> {
+        loop {
+            if let Some(data) = self.ready.pop_front() {
+                let event = serde_json::from_str(&data);
+                return Some(event.map_err(|error| Error::unexpected(format!("{}: {error}", self.address))));
+            }
+            match self.connection.piece(&mut self.body).await? {
+                Ok(piece) => {
+                    if self.text.read(&piece, &mut self.ready).is_err() {
+                        return Some(Err(Error::unexpected(format!("{}: an event too long", self.address))));
+                    }
+                }
+                Err(error) => {
+                    let failure = Failure::Unknown(format!("{}: the watch broke off: {error}", self.address));
+                    return Some(Err(Error::from_failure(failure, false)));
+                }
+            }
+        }
+    }
+}
+
+/// Cuts the stream into the data of its events. Comments, ids and event names are skipped.
+#[derive(Default)]
+struct EventText {
+    line: Vec<u8>,
+    data: String,
+}
+
+struct TooLong;
+
+impl EventText {
+    fn read(&mut self, piece: &[u8], ready: &mut VecDeque<String>) -> Result<(), TooLong> {
+        for byte in piece {
+            if *byte != b'\n' {
+                self.line.push(*byte);
+                if self.line.len() + self.data.len() > EVENT_BYTES_MAX {
+                    return Err(TooLong);
+                }
+                continue;
+            }
+            let line = String::from_utf8_lossy(&self.line);
+            let line = line.strip_suffix('\r').unwrap_or(&line);
+            if line.is_empty() {
+                if !self.data.is_empty() {
+                    ready.push_back(std::mem::take(&mut self.data));
+                }
+            } else if let Some(data) = line.strip_prefix("data:") {
+                if !self.data.is_empty() {
+                    self.data.push('\n');
+                }
+                self.data.push_str(data.strip_prefix(' ').unwrap_or(data));
+            }
+            self.line.clear();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_found_however_the_stream_is_cut() {
+        let stream = b": hello\n\nevent: granted\ndata: {\"a\":\ndata: 1}\n\nid: 7\r\ndata:two\r\n\r\n";
+        for size in 1..=stream.len() {
+            let (mut text, mut ready) = (EventText::default(), VecDeque::new());
+            for piece in stream.chunks(size) {
+                assert!(text.read(piece, &mut ready).is_ok());
+            }
+            assert_eq!(ready, ["{\"a\":\n1}", "two"], "{size}");
+        }
+    }
+
+    #[test]
+    fn an_event_without_an_end_is_refused() {
+        let mut text = EventText::default();
+        assert!(text.read(&vec![b'x'; EVENT_BYTES_MAX + 1], &mut VecDeque::new()).is_err());
+    }
+}
