@@ -157,6 +157,9 @@ impl Store for Nothing {
     fn watch(&self, _: Bytes) -> crate::watch::Watch {
         unreachable!("reopening")
     }
+    fn expirations(&self, _: Bytes) -> crate::watch::Watch {
+        unreachable!("reopening")
+    }
     fn guarantees(&self) -> crate::Guarantees {
         unreachable!("reopening")
     }

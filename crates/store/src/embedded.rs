@@ -65,6 +65,7 @@ const SEGMENTS_MAX: usize = 16;
 pub struct Embedded {
     queue: Arc<Queue>,
     hub: Arc<Hub>,
+    expirations: Arc<Hub>,
     gauges: Arc<Gauges>,
     budget_bytes: u64,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -89,7 +90,8 @@ impl Embedded {
         let snapshot_at = Arc::new(AtomicU64::new(snapshot_at));
         let (snapshot_due, due) = sync_channel(1);
         let queue = Arc::new(Queue::new(options.queue_max, options.queue_bytes_max));
-        let (hub, gauges) = (Arc::new(Hub::default()), Arc::new(Gauges::default()));
+        let (hub, expirations) = (Arc::new(Hub::default()), Arc::new(Hub::default()));
+        let gauges = Arc::new(Gauges::default());
         let writer = Writer {
             log,
             clock: time::LeaseClock::continuing(mark.clock_us, &*options.time),
@@ -98,6 +100,7 @@ impl Embedded {
             revision: mark.revision,
             full_bytes: options.full_bytes,
             hub: hub.clone(),
+            expirations: expirations.clone(),
             gauges: gauges.clone(),
             on_fatal: options.on_fatal,
             log_bytes: if recovered.segments > SEGMENTS_MAX { u64::MAX / 2 } else { recovered.log_bytes },
@@ -124,7 +127,8 @@ impl Embedded {
             })?,
             spawn("baton-snapshot", move || checkpoint.run())?,
         ];
-        Ok(Self { queue, hub, gauges, budget_bytes: options.budget_bytes, threads: Mutex::new(threads) })
+        let (budget_bytes, threads) = (options.budget_bytes, Mutex::new(threads));
+        Ok(Self { queue, hub, expirations, gauges, budget_bytes, threads })
     }
 
     /// Serves what is waiting, makes the lease clock durable and lets go of the directory. Calls after it are
@@ -181,6 +185,10 @@ impl Store for Embedded {
 
     fn watch(&self, prefix: Bytes) -> Watch {
         self.hub.subscribe(prefix)
+    }
+
+    fn expirations(&self, prefix: Bytes) -> Watch {
+        self.expirations.subscribe(prefix)
     }
 
     fn guarantees(&self) -> Guarantees {

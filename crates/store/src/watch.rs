@@ -92,7 +92,9 @@ impl Hub {
         let mut gone = false;
         for change in changes {
             let name = match &change {
-                Change::Put { key, .. } | Change::Deleted { key, .. } | Change::Expired { key } => Some(&key.name),
+                Change::Put { key, .. } | Change::Deleted { key, .. } | Change::Expired { key } => {
+                    Some(&key.name)
+                }
                 Change::Lost => None,
             };
             for subscriber in subscribers.iter() {

@@ -118,8 +118,8 @@ impl State {
     }
 
     /// Looks at up to `count` places of the index whose time has come, takes back the records that are expired
-    /// for good, and says how many places it looked at.
-    pub fn collect(&mut self, durable_us: u64, count: usize) -> usize {
+    /// for good (`expired` is told which), and says how many places it looked at.
+    pub fn collect(&mut self, durable_us: u64, count: usize, mut expired: impl FnMut(Key)) -> usize {
         for looked_at in 0..count {
             match self.expiries.first() {
                 Some((armed, _, _)) if u64::from(*armed) << TICK_BITS <= durable_us => {}
@@ -134,6 +134,7 @@ impl State {
                 entry.armed = 0;
                 self.bytes -= EXPIRY_OVERHEAD_BYTES;
                 self.delete(group, &name);
+                expired(Key { group: Group(group), name });
             }
         }
         count

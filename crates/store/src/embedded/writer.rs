@@ -48,6 +48,7 @@ pub(super) struct Writer {
     pub revision: u64,
     pub full_bytes: u64,
     pub hub: Arc<Hub>,
+    pub expirations: Arc<Hub>,
     pub gauges: Arc<Gauges>,
     pub on_fatal: Arc<dyn Fn(&str) + Send + Sync>,
     /// Log bytes since the last snapshot began, and where to say that it is time for another.
@@ -312,6 +313,12 @@ impl Writer {
 
     /// Takes back memory of the expired; whether there may be more.
     fn collects(&mut self) -> bool {
-        self.state.collect(self.durable_us, COLLECT_MAX) == COLLECT_MAX
+        let hub = self.expirations.clone();
+        let tell = |key| {
+            if hub.is_watched() {
+                hub.publish(std::iter::once(Change::Expired { key }));
+            }
+        };
+        self.state.collect(self.durable_us, COLLECT_MAX, tell) == COLLECT_MAX
     }
 }
