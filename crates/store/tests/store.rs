@@ -1,4 +1,5 @@
 //! The stores, from the outside.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 #[path = "store/crash.rs"]
 mod crash;
@@ -6,3 +7,5 @@ mod crash;
 mod embedded;
 #[path = "store/kill.rs"]
 mod kill;
+#[path = "store/simulated.rs"]
+mod simulated;

@@ -97,7 +97,8 @@ pub(super) fn recover(disk: &dyn Disk) -> Result<Recovered, OpenError> {
         return Err(damaged(&log::name_of(last), 0, "the log ends before the snapshot does"));
     }
     replay.cut_unused()?;
-    for name in names.iter().filter(|name| name.ends_with(".tmp")) {
+    // Listed anew: the format may just have got its name.
+    for name in disk.list()?.iter().filter(|name| name.ends_with(".tmp")) {
         disk.remove(name)?;
     }
     checkpoint::remove_obsolete(disk, begun)?;

@@ -27,6 +27,8 @@ const COPY_BYTES_MAX: usize = 256 << 10;
 const COLLECT_MAX: usize = 256;
 /// How far the durable lease clock may fall behind while there are leases.
 const CLOCK_LAG_US_MAX: u64 = 1_000_000;
+/// What is kept in the log for commits that free memory, or only renew, once the disk is full.
+const LOG_RESERVE_BYTES: usize = 4 << 10;
 const TICK: Duration = Duration::from_secs(1);
 /// How long a batch may gather when there is company.
 const GATHER: Duration = Duration::from_micros(30);
@@ -174,8 +176,8 @@ impl Writer {
                 replies.iter_mut().for_each(Reply::withhold);
             }
         }
-        self.answer(replies);
         self.publish_gauges();
+        self.answer(replies);
         open
     }
 
@@ -187,7 +189,7 @@ impl Writer {
     /// Whether the commit may join the batch as it is.
     fn admits(&self, commit: &Commit) -> bool {
         let bytes = self.batch.len() + apply::log_bytes_max(commit);
-        bytes <= BATCH_BYTES_MAX && self.log.has_room(bytes)
+        bytes <= BATCH_BYTES_MAX && self.log.has_room(bytes + LOG_RESERVE_BYTES)
     }
 
     fn commit(
@@ -228,7 +230,8 @@ impl Writer {
                 return full(format!("{} of {} bytes in use", self.state.bytes, self.full_bytes));
             }
         }
-        let bytes = self.batch.len() + apply::log_bytes_max(commit);
+        let reserve = if growth > 0 { LOG_RESERVE_BYTES } else { 0 };
+        let bytes = self.batch.len() + apply::log_bytes_max(commit) + reserve;
         if !self.log.has_room(bytes) && !self.log.wait_for_room(bytes) {
             let why = self.log.trouble().unwrap_or_else(|| "a segment is smaller than this commit".into());
             return full(format!("no room in the log: {why}"));
