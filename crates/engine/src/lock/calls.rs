@@ -131,6 +131,8 @@ pub enum Refusal {
     NotOwner,
     /// Not an authentic token, and nobody holds the lock.
     NotFound,
+    /// A list's cursor that no list gave out.
+    BadCursor,
 }
 
 /// Who has a lock, as far as is known.

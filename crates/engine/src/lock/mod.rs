@@ -2,11 +2,25 @@
 //!
 //! # Layout
 //! - [`calls`]: what callers say and hear
-//! - [`desk`]: one lock's desk: takes commands together, commits them once, parks waiters
+//! - [`service`]: acquire, renew, release, force, with the caller's side of waiting
+//! - `desk`: one lock's desk: takes commands together, commits them once, parks waiters
+//! - `commit`: the loop of draft, commit, conflict and unknown
+//! - `sweep`: locks whose holders vanished while nobody waited
+//! - `history`: what happened to a lock, written behind the answers
+//! - [`inspect`]: status, lists, queues
+//! - [`watch`]: what happens to locks, as it happens
 
 pub mod calls;
+pub(crate) mod commit;
+pub(crate) mod desk;
+pub(crate) mod history;
+pub mod inspect;
+pub mod service;
+pub(crate) mod sweep;
+pub mod watch;
 
 pub use calls::{
     AcquireCall, Failure, Forced, Granted, HeldBy, HistoryEvent, HistoryKind, ListPage, LockError, LockState,
     QueueEntry, Refusal, ReleaseCall, RenewCall, Renewed, Summary, Wait,
 };
+pub use watch::{LockWatch, WatchKey, Watched};

@@ -1,0 +1,188 @@
+//! Starting, readiness, draining, and what all services of a node share.
+
+use crate::lock::desk::Desks;
+use crate::lock::history::History;
+use crate::metrics::Metrics;
+use crate::random::Random;
+use baton_core::lock::{ClusterKey, NodeId};
+use baton_core::{Check, Commit, Group, Key, Outcome, Ttl, WallTime, Write};
+use baton_store::{Reason, Store, StoreError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// What can be set.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How many may wait for one lock.
+    pub queue_max: u64,
+    /// How long one call may wait before it is told to call again.
+    pub call_max: Duration,
+    /// How long a waiter without a call keeps its place.
+    pub orphan_kept: Duration,
+    /// How long effects are remembered.
+    pub memory: Duration,
+    /// How long they are remembered while the store is over its memory budget.
+    pub memory_when_tight: Duration,
+    /// How long the store may take for one answer to a caller.
+    pub store_deadline: Duration,
+    /// How long a lock's history is kept after its last event.
+    pub history_kept: Duration,
+    /// How often histories are written.
+    pub history_every: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            queue_max: 10_000,
+            call_max: Duration::from_secs(60),
+            orphan_kept: Duration::from_secs(15),
+            memory: Duration::from_secs(600),
+            memory_when_tight: Duration::from_secs(60),
+            store_deadline: Duration::from_secs(2),
+            history_kept: Duration::from_secs(24 * 60 * 60),
+            history_every: Duration::from_millis(500),
+        }
+    }
+}
+
+/// A node: serves every primitive on one store. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) node: Arc<Node>,
+}
+
+/// What all services of a node share.
+pub(crate) struct Node {
+    pub store: Arc<dyn Store>,
+    pub config: Config,
+    pub random: Random,
+    pub id: NodeId,
+    pub key: ClusterKey,
+    pub metrics: Metrics,
+    pub desks: Desks,
+    pub history: History,
+    pub draining: watch::Sender<bool>,
+    started: Instant,
+    /// The store's wall clock less the time since `started`, in milliseconds.
+    wall_offset_ms: AtomicI64,
+    next_attachment: AtomicU64,
+}
+
+impl Engine {
+    /// Starts a node on a store. Must be called within a Tokio runtime.
+    pub async fn start(store: Arc<dyn Store>, config: Config, random: Random) -> Result<Self, StoreError> {
+        let key = cluster_key(&*store, &random).await?;
+        let node = Arc::new(Node {
+            store,
+            config,
+            id: NodeId(random.number().max(1)),
+            random,
+            key,
+            metrics: Metrics::default(),
+            desks: Desks::default(),
+            history: History::default(),
+            draining: watch::Sender::new(false),
+            started: Instant::now(),
+            wall_offset_ms: AtomicI64::new(0),
+            next_attachment: AtomicU64::new(1),
+        });
+        let first = node.store.read(vec![cluster_key_place()]).await?;
+        node.note_time(first.now);
+        tokio::spawn(crate::lock::history::keep(node.clone()));
+        tokio::spawn(crate::lock::sweep::keep(node.clone()));
+        Ok(Self { node })
+    }
+
+    /// The store it runs on.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.node.store
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.node.id
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.node.metrics
+    }
+
+    /// Whether the store can commit, tried out.
+    pub async fn is_ready(&self) -> bool {
+        let key = Key::new(Group(0), b"Nready".as_slice());
+        let ttl = Ttl::AtLeast(Duration::from_secs(60));
+        let value = self.node.id.0.to_be_bytes()[..].into();
+        let writes = vec![Write::Put { key, value, ttl }];
+        let commit = self.node.store.commit(Commit { checks: Vec::new(), writes });
+        matches!(tokio::time::timeout(self.node.config.store_deadline, commit).await, Ok(Ok(_)))
+    }
+
+    /// Before stopping: waiting calls are told to call again (their places are kept for them), and what is kept
+    /// behind the answers is written.
+    pub async fn drain(&self) {
+        self.node.draining.send_replace(true);
+        self.node.desks.emptied().await;
+        crate::lock::history::flush(&self.node).await;
+    }
+}
+
+impl Node {
+    /// The store's wall clock, for display, as of the last answer plus the time since.
+    pub fn now(&self) -> WallTime {
+        let since = self.started.elapsed().as_millis() as i64;
+        WallTime(self.wall_offset_ms.load(Ordering::Relaxed).saturating_add(since).max(0) as u64)
+    }
+
+    /// Remembers what the store's clock said.
+    pub fn note_time(&self, now: WallTime) {
+        let since = self.started.elapsed().as_millis() as i64;
+        self.wall_offset_ms.store(now.0 as i64 - since, Ordering::Relaxed);
+    }
+
+    /// A number that no other call on this node has.
+    pub fn attachment(&self) -> u64 {
+        self.next_attachment.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// How long effects are remembered now.
+    pub fn memory(&self) -> Duration {
+        if self.store.usage().is_tight() { self.config.memory_when_tight } else { self.config.memory }
+    }
+
+    /// Resolves when the node is about to stop.
+    pub async fn drained(draining: &mut watch::Receiver<bool>) {
+        // The sender is the node itself, which outlives its tasks.
+        drop(draining.wait_for(|draining| *draining).await);
+    }
+
+    /// Whether the node is about to stop.
+    pub fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+}
+
+fn cluster_key_place() -> Key {
+    Key::new(Group(0), b"Nkey".as_slice())
+}
+
+/// The secret behind lock tokens: made by the first node, read by all.
+async fn cluster_key(store: &dyn Store, random: &Random) -> Result<ClusterKey, StoreError> {
+    let key = cluster_key_place();
+    let value: [u8; 32] = random.bytes();
+    let put = Write::Put { key: key.clone(), value: value[..].into(), ttl: Ttl::Forever };
+    let commit = Commit { checks: vec![Check::Absent(key.clone())], writes: vec![put] };
+    let found = match store.commit(commit).await? {
+        Outcome::Committed { .. } => return Ok(ClusterKey(value)),
+        Outcome::Conflict { found, .. } => found.into_iter().next().and_then(|(_, record)| record),
+    };
+    let stored = found.and_then(|record| record.value[..].try_into().ok());
+    stored.map(ClusterKey).ok_or_else(|| StoreError::NotApplied {
+        reason: Reason::Invalid,
+        detail: "the cluster key in the store can't be read by this version".into(),
+    })
+}

@@ -1,0 +1,323 @@
+//! Acquire, renew, release and force, from the caller's side.
+
+use super::calls::{
+    AcquireCall, Failure, Forced, Granted, HeldBy, LockError, Refusal, ReleaseCall, RenewCall, Renewed, Wait,
+};
+use super::desk::{Answer, Job, Told, submit};
+use crate::engine::{Engine, Node};
+use crate::metrics::Metrics;
+use baton_core::lock::command::{Acquire, Attachment, Force, Held, Release};
+use baton_core::lock::grant::Terms;
+use baton_core::lock::name::Operation;
+use baton_core::lock::{Command, FencingToken, GrantId, LockName, LockToken, Principal, Reply};
+use baton_core::{Check, Commit, Outcome, Revision, Write};
+use baton_store::StoreError;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+impl Engine {
+    /// Takes a lock, or queues for it (L1, L2, L3, L8, L9). Dropping the future is going away: it leaves the
+    /// queue, and a grant that wasn't delivered is taken back.
+    pub async fn acquire(&self, lock: &LockName, call: AcquireCall) -> Result<Granted, LockError> {
+        let started = Instant::now();
+        let result = self.acquire_uncounted(lock, call).await;
+        let metrics = &self.node.metrics;
+        match &result {
+            Ok(_) => {
+                metrics.acquire_seconds.observe(started.elapsed().as_secs_f64());
+                Metrics::count(&metrics.acquires, "granted");
+            }
+            Err(error) => Metrics::count(&metrics.acquires, error.label()),
+        }
+        result
+    }
+
+    async fn acquire_uncounted(&self, lock: &LockName, call: AcquireCall) -> Result<Granted, LockError> {
+        let request_id = call.request_id.unwrap_or_else(|| self.node.request_id());
+        let id = GrantId::of(lock, &call.principal, Operation::Acquire, &request_id);
+        let terms = Terms {
+            owner: call.owner,
+            principal: call.principal,
+            ttl: call.ttl,
+            reentrant: call.reentrant,
+            metadata: call.metadata,
+        };
+        let waits = call.wait != Wait::No && !self.node.is_draining();
+        let attachment = waits.then(|| self.node.attachment());
+        let acquire = Acquire { id, digest: terms.digest(), terms, attachment };
+        let answered = self.node.ask(lock, Command::Acquire(acquire));
+        let mut place = Place { node: &self.node, lock, id, attachment, answered };
+
+        let limit = match call.wait {
+            Wait::AtMost(limit) if limit <= self.node.config.call_max => limit,
+            _ => self.node.config.call_max,
+        };
+        let answer = match attachment {
+            None => place.answer().await,
+            Some(_) => match tokio::time::timeout(limit, place.answer()).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    let gives_up = matches!(call.wait, Wait::AtMost(wait) if wait == limit);
+                    return self.end_wait(lock, &mut place, gives_up, request_id).await;
+                }
+            },
+        };
+        place.settle();
+        self.node.granted(lock, answer, &request_id)
+    }
+
+    /// The time for waiting is over: leaves the queue, or keeps the place for the next call.
+    async fn end_wait(
+        &self,
+        lock: &LockName,
+        place: &mut Place<'_>,
+        gives_up: bool,
+        request_id: String,
+    ) -> Result<Granted, LockError> {
+        let Some(number) = place.attachment else { return Err(LockError::Failed(Failure::Internal)) };
+        let attachment = Attachment { id: place.id, number };
+        let command = if gives_up { Command::Leave(attachment) } else { Command::Detach(attachment) };
+        let ended = self.node.ask(lock, command).await;
+        // It may have been granted just before.
+        let answer = place.answered.try_recv();
+        place.settle();
+        if let Ok(answer) = answer {
+            return self.node.granted(lock, answer, &request_id);
+        }
+        if !matches!(ended, Ok(Answer::Told(_))) {
+            return Err(LockError::Failed(Failure::Unavailable { unknown: true }));
+        }
+        let held = self.held_by(lock).await;
+        let still = Refusal::StillWaiting { request_id, held: held.clone() };
+        Err(LockError::Refused(if gives_up { Refusal::WaitTimeout(held) } else { still }))
+    }
+
+    async fn held_by(&self, lock: &LockName) -> HeldBy {
+        match self.lock_state(lock).await {
+            Ok(Some(state)) => {
+                let left = state.expires_at.0.saturating_sub(self.node.now().0);
+                let retry_after = Some(Duration::from_millis(left));
+                HeldBy { owner: Some(state.owner), retry_after, waiting: state.waiting }
+            }
+            _ => HeldBy::default(),
+        }
+    }
+
+    /// Makes a lease last longer (L5). One commit, whatever is going on around the lock.
+    pub async fn renew(&self, lock: &LockName, call: RenewCall) -> Result<Renewed, LockError> {
+        let result = self.renew_uncounted(lock, call).await;
+        let outcome = result.as_ref().map_or_else(LockError::label, |_| "renewed");
+        Metrics::count(&self.node.metrics.renewals, outcome);
+        result
+    }
+
+    async fn renew_uncounted(&self, lock: &LockName, call: RenewCall) -> Result<Renewed, LockError> {
+        let token = self.authentic(lock, &call.token, &call.owner, &call.principal).await?;
+        let key = lock.grant(token.id);
+        let created = Revision(token.fencing.0);
+        let commit = Commit {
+            checks: vec![Check::Created(key.clone(), created)],
+            writes: vec![Write::Touch { key, ttl: call.ttl }],
+        };
+        // Touching twice is touching once: an unknown outcome is simply tried again.
+        match self.node.commit_idempotent(commit).await? {
+            Outcome::Committed { now, witnessed, .. } => {
+                self.node.note_time(now);
+                let left = witnessed.into_iter().flatten().find_map(|record| record.expires_in);
+                let expires_at = now.after(left.unwrap_or(call.ttl));
+                Ok(Renewed { expires_at, fencing: token.fencing })
+            }
+            Outcome::Conflict { .. } => Err(LockError::Refused(Refusal::Expired)),
+        }
+    }
+
+    /// Gives a lock back, or counts one down (L4, L8).
+    pub async fn release(&self, lock: &LockName, call: ReleaseCall) -> Result<(), LockError> {
+        let token = self.authentic(lock, &call.token, &call.owner, &call.principal).await?;
+        if token.flags.reentrant && call.request_id.is_none() {
+            return Err(LockError::Refused(Refusal::RequestIdMissing));
+        }
+        let id = call.request_id.as_ref();
+        let id = id.map(|id| GrantId::of(lock, &call.principal, Operation::Release, id));
+        let release = Release { token, owner: call.owner, principal: call.principal, id };
+        let answer = self.node.ask(lock, Command::Release(release)).await;
+        match told(answer)?.reply {
+            Reply::Released => Ok(()),
+            reply => Err(refusal(reply, String::new())),
+        }
+    }
+
+    /// Takes a lock from its holder (L10). Breaks mutual exclusion by design.
+    pub async fn force_release(
+        &self,
+        lock: &LockName,
+        by: Arc<str>,
+        reason: String,
+    ) -> Result<Forced, LockError> {
+        let force = Force { target: None, by, reason };
+        let told = told(self.node.ask(lock, Command::Force(force)).await)?;
+        match told.reply {
+            Reply::Forced { owner, fencing, .. } => {
+                Ok(Forced { owner, fencing: fencing.resolve(told.revision).into() })
+            }
+            reply => Err(refusal(reply, String::new())),
+        }
+    }
+
+    /// The token, if this cluster made it for this lock and caller; else the refusal that says what is there.
+    async fn authentic(
+        &self,
+        lock: &LockName,
+        token: &str,
+        owner: &str,
+        principal: &Principal,
+    ) -> Result<LockToken, LockError> {
+        let token = LockToken::parse(token);
+        if let Some(token) = token.filter(|token| token.is_authentic(&self.node.key, lock, owner, principal))
+        {
+            return Ok(token);
+        }
+        let is_held = self.lock_state(lock).await?.is_some();
+        Err(LockError::Refused(if is_held { Refusal::NotOwner } else { Refusal::NotFound }))
+    }
+}
+
+/// A caller's place: while it waits for its answer.
+struct Place<'a> {
+    node: &'a Arc<Node>,
+    lock: &'a LockName,
+    id: GrantId,
+    attachment: Option<u64>,
+    answered: oneshot::Receiver<Answer>,
+}
+
+impl Place<'_> {
+    async fn answer(&mut self) -> Answer {
+        let answer = (&mut self.answered).await;
+        answer.unwrap_or(Answer::Failed(Failure::Unavailable { unknown: true }))
+    }
+
+    /// The caller has its answer: there is nothing left to leave.
+    fn settle(&mut self) {
+        self.attachment = None;
+        self.answered.close();
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.answered.close();
+        match self.answered.try_recv() {
+            Ok(Answer::Told(Told { reply: Reply::Granted(grant), revision, .. })) if grant.is_new => {
+                self.node.undo(self.lock, grant.id, grant.fencing.resolve(revision));
+            }
+            Ok(_) => {}
+            Err(_) => {
+                if let Some(number) = self.attachment {
+                    let attachment = Attachment { id: self.id, number };
+                    // Nobody is left to hear the answer.
+                    drop(self.node.ask(self.lock, Command::Leave(attachment)));
+                }
+            }
+        }
+    }
+}
+
+impl Node {
+    /// Puts a command on its lock's desk.
+    pub(super) fn ask(self: &Arc<Self>, lock: &LockName, command: Command) -> oneshot::Receiver<Answer> {
+        let (answer, answered) = oneshot::channel();
+        let deadline = Instant::now() + self.config.store_deadline;
+        submit(self, lock, Job { command, answer: Some(answer), deadline, doubtful: false });
+        answered
+    }
+
+    /// Takes back a grant that couldn't be delivered.
+    pub(super) fn undo(self: &Arc<Self>, lock: &LockName, id: GrantId, fencing: Revision) {
+        // Nobody is left to hear the answer.
+        drop(self.ask(lock, Command::Undo { id, fencing }));
+    }
+
+    fn request_id(&self) -> String {
+        self.random.bytes::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn granted(&self, lock: &LockName, answer: Answer, request_id: &str) -> Result<Granted, LockError> {
+        let told = match answer {
+            Answer::CallAgain => {
+                let (request_id, held) = (request_id.to_owned(), HeldBy::default());
+                return Err(LockError::Refused(Refusal::StillWaiting { request_id, held }));
+            }
+            answer => told(Ok(answer))?,
+        };
+        let grant = match told.reply {
+            Reply::Granted(grant) => grant,
+            reply => return Err(refusal(reply, request_id.to_owned())),
+        };
+        let fencing = FencingToken::from(grant.fencing.resolve(told.revision));
+        let parts = (grant.id, grant.flags, fencing, grant.digest);
+        let token = LockToken::new(&self.key, lock, &grant.owner, &grant.principal, parts);
+        let expires_at = told.now.after(grant.ttl);
+        Ok(Granted { token, fencing, expires_at, ttl: grant.ttl, count: grant.count })
+    }
+
+    /// A commit that may be sent any number of times.
+    async fn commit_idempotent(&self, commit: Commit) -> Result<Outcome, LockError> {
+        let deadline = Instant::now() + self.config.store_deadline;
+        let mut pause = Duration::from_millis(5);
+        let mut unknown = false;
+        loop {
+            let sent = self.store.commit(commit.clone());
+            match tokio::time::timeout_at(deadline, sent).await {
+                Ok(Ok(outcome)) => return Ok(outcome),
+                Ok(Err(error)) => {
+                    self.store_failed(&error);
+                    unknown |= matches!(error, StoreError::Unknown { .. });
+                }
+                Err(_) => unknown = true,
+            }
+            if Instant::now() + pause >= deadline {
+                return Err(LockError::Failed(Failure::Unavailable { unknown }));
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+    }
+
+    /// Counts and logs a failure of the store.
+    pub(crate) fn store_failed(&self, error: &StoreError) {
+        let outcome = match error {
+            StoreError::NotApplied { .. } => "not_applied",
+            StoreError::Unknown { .. } => "unknown",
+        };
+        Metrics::count(&self.metrics.store_errors, outcome);
+        tracing::debug!(%error, "the store failed a call");
+    }
+}
+
+fn told(answer: Result<Answer, oneshot::error::RecvError>) -> Result<Told, LockError> {
+    match answer {
+        Ok(Answer::Told(told)) => Ok(told),
+        Ok(Answer::Failed(failure)) => Err(LockError::Failed(failure)),
+        Ok(Answer::CallAgain) | Err(_) => Err(LockError::Failed(Failure::Unavailable { unknown: true })),
+    }
+}
+
+fn refusal(reply: Reply, request_id: String) -> LockError {
+    let held =
+        |held: Held| HeldBy { owner: held.owner, retry_after: held.retry_after, waiting: held.waiting };
+    LockError::Refused(match reply {
+        Reply::Held(by) => Refusal::Held(held(by)),
+        Reply::QueueFull(by) => Refusal::QueueFull(held(by)),
+        Reply::AlreadyReleased => Refusal::AlreadyReleased,
+        Reply::Expired => Refusal::Expired,
+        Reply::RequestIdReused => Refusal::RequestIdReused,
+        Reply::NotFound => Refusal::NotFound,
+        Reply::Parked => Refusal::StillWaiting { request_id, held: HeldBy::default() },
+        Reply::Granted(_) | Reply::Released | Reply::Forced { .. } | Reply::Left | Reply::Settled { .. } => {
+            return LockError::Failed(Failure::Internal);
+        }
+    })
+}

@@ -1,0 +1,131 @@
+//! What is counted. Labels are few and fixed: never a key, an owner or a token (O4).
+
+use crate::lock::calls::{Failure, LockError, Refusal};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// How something ended.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub struct OutcomeLabel {
+    /// In a word.
+    pub outcome: &'static str,
+}
+
+/// The engine's metrics.
+pub struct Metrics {
+    /// Acquires by how they ended.
+    pub acquires: Family<OutcomeLabel, Counter>,
+    /// How long acquires that were granted took, waiting included.
+    pub acquire_seconds: Histogram,
+    /// How long granted waiters had waited in the queue.
+    pub wait_seconds: Histogram,
+    /// How long released locks had been held.
+    pub hold_seconds: Histogram,
+    /// Grants ended, by how.
+    pub ended: Family<OutcomeLabel, Counter>,
+    /// Renewals by how they ended.
+    pub renewals: Family<OutcomeLabel, Counter>,
+    /// Calls parked on this node.
+    pub parked: Gauge,
+    /// Locks that this node is working on or has waiters for.
+    pub desks: Gauge,
+    /// Commits that met other records than expected and were decided again.
+    pub conflicts: Counter,
+    /// Commands decided together.
+    pub batch_commands: Histogram,
+    /// How long the store took for a commit.
+    pub commit_seconds: Histogram,
+    /// Calls that the store failed, by how.
+    pub store_errors: Family<OutcomeLabel, Counter>,
+    /// History events dropped because too many were waiting to be written.
+    pub history_dropped: Counter,
+}
+
+const SECONDS: [f64; 14] =
+    [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 300.0];
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            acquires: Family::default(),
+            acquire_seconds: Histogram::new(SECONDS),
+            wait_seconds: Histogram::new(SECONDS),
+            hold_seconds: Histogram::new(SECONDS),
+            ended: Family::default(),
+            renewals: Family::default(),
+            parked: Gauge::default(),
+            desks: Gauge::default(),
+            conflicts: Counter::default(),
+            batch_commands: Histogram::new([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]),
+            commit_seconds: Histogram::new(SECONDS),
+            store_errors: Family::default(),
+            history_dropped: Counter::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Makes them visible.
+    pub fn register(&self, registry: &mut Registry) {
+        let locks = registry.sub_registry_with_prefix("lock");
+        locks.register("acquires", "Acquires by outcome", self.acquires.clone());
+        let seconds = Unit::Seconds;
+        let help = "Time from an acquire to its grant";
+        locks.register_with_unit("acquire", help, seconds.clone(), self.acquire_seconds.clone());
+        let help = "Time in the queue of those granted";
+        locks.register_with_unit("wait", help, seconds.clone(), self.wait_seconds.clone());
+        let help = "Time from grant to release";
+        locks.register_with_unit("hold", help, seconds.clone(), self.hold_seconds.clone());
+        locks.register("grants_ended", "Grants that ended, by how", self.ended.clone());
+        locks.register("renewals", "Renewals by outcome", self.renewals.clone());
+        locks.register("parked", "Waiting calls parked on this node", self.parked.clone());
+        locks.register("desks", "Locks being worked on or waited for", self.desks.clone());
+        locks.register(
+            "history_dropped",
+            "History events dropped at the bound",
+            self.history_dropped.clone(),
+        );
+        let store = registry.sub_registry_with_prefix("store");
+        store.register("conflicts", "Commits decided again", self.conflicts.clone());
+        store.register("batch_commands", "Commands decided in one commit", self.batch_commands.clone());
+        store.register_with_unit("commit", "Time of a commit", seconds, self.commit_seconds.clone());
+        store.register("errors", "Store calls that failed, by how", self.store_errors.clone());
+    }
+
+    /// Counts one.
+    pub fn count(family: &Family<OutcomeLabel, Counter>, outcome: &'static str) {
+        family.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+}
+
+impl LockError {
+    /// In a word, for a metric's label.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Refused(refusal) => match refusal {
+                Refusal::Held(_) => "held",
+                Refusal::WaitTimeout(_) => "wait_timeout",
+                Refusal::StillWaiting { .. } => "still_waiting",
+                Refusal::QueueFull(_) => "queue_full",
+                Refusal::AlreadyReleased => "already_released",
+                Refusal::Expired => "expired",
+                Refusal::RequestIdReused => "request_id_reused",
+                Refusal::RequestIdMissing => "request_id_missing",
+                Refusal::NotOwner => "not_owner",
+                Refusal::NotFound => "not_found",
+                Refusal::BadCursor => "bad_cursor",
+            },
+            Self::Failed(failure) => match failure {
+                Failure::Unavailable { unknown: true } => "unknown",
+                Failure::Unavailable { unknown: false } => "unavailable",
+                Failure::Full => "full",
+                Failure::Overloaded => "overloaded",
+                Failure::Internal => "internal",
+            },
+        }
+    }
+}

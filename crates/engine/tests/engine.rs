@@ -1,0 +1,5 @@
+//! The engine on the real embedded store.
+
+mod engine {
+    mod locks;
+}

@@ -1,0 +1,186 @@
+//! Waiting, handing over, expiring and going away, as a caller in the same process sees it.
+
+use baton_core::lock::LockName;
+use baton_engine::lock::{AcquireCall, Granted, HistoryKind, LockError, Refusal, ReleaseCall, Wait};
+use baton_engine::{Config, Engine, Random};
+use baton_store::Store;
+use baton_store::embedded::{Embedded, Options};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+struct Ground {
+    engine: Engine,
+    // Dropped last: the store lives in it.
+    _directory: tempfile::TempDir,
+}
+
+async fn ground() -> Ground {
+    let directory = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = Arc::new(Embedded::open(directory.path(), Options::default()).unwrap());
+    let engine = Engine::start(store, Config::default(), Random::system()).await.unwrap();
+    Ground { engine, _directory: directory }
+}
+
+fn call(owner: &str, ttl_ms: u64, wait: Wait) -> AcquireCall {
+    AcquireCall {
+        owner: owner.into(),
+        principal: "".into(),
+        ttl: Duration::from_millis(ttl_ms),
+        wait,
+        request_id: Some(format!("request of {owner}")),
+        reentrant: false,
+        metadata: None,
+    }
+}
+
+fn release(owner: &str, granted: &Granted) -> ReleaseCall {
+    ReleaseCall { token: granted.token.reveal(), owner: owner.into(), principal: "".into(), request_id: None }
+}
+
+/// Polls until it is so, for at most five seconds.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn queued(engine: &Engine, lock: &LockName, count: usize) {
+    until("queue length", async || engine.lock_queue(lock).await.unwrap().len() == count).await;
+}
+
+#[tokio::test]
+async fn a_release_hands_the_lock_to_the_first_in_the_queue() {
+    let ground = ground().await;
+    let engine = &ground.engine;
+    let lock = LockName::new("default", "k");
+    let first = engine.acquire(&lock, call("a", 60_000, Wait::No)).await.unwrap();
+    let second = tokio::spawn(waits(engine, &lock, "b"));
+    queued(engine, &lock, 1).await;
+    let third = tokio::spawn(waits(engine, &lock, "c"));
+    queued(engine, &lock, 2).await;
+
+    let refused = engine.acquire(&lock, call("d", 60_000, Wait::No)).await.unwrap_err();
+    let LockError::Refused(Refusal::Held(held)) = refused else { panic!("{refused:?}") };
+    assert_eq!((held.owner.as_deref(), held.waiting), (Some("a"), 2));
+    assert!(held.retry_after.is_some_and(|left| left > Duration::from_secs(50)));
+
+    engine.release(&lock, release("a", &first)).await.unwrap();
+    let second = second.await.unwrap().unwrap();
+    assert!(second.fencing > first.fencing);
+    assert_eq!(engine.lock_state(&lock).await.unwrap().unwrap().owner.as_ref(), "b");
+    engine.release(&lock, release("b", &second)).await.unwrap();
+    let third = third.await.unwrap().unwrap();
+    assert!(third.fencing > second.fencing);
+    engine.release(&lock, release("c", &third)).await.unwrap();
+    assert!(engine.lock_state(&lock).await.unwrap().is_none());
+
+    let history = engine.lock_history(&lock).await.unwrap();
+    let shown: Vec<_> = history.iter().rev().map(|event| (event.kind, event.owner.as_ref())).collect();
+    let expected = [
+        (HistoryKind::Granted, "a"),
+        (HistoryKind::Released, "a"),
+        (HistoryKind::Granted, "b"),
+        (HistoryKind::Released, "b"),
+        (HistoryKind::Granted, "c"),
+        (HistoryKind::Released, "c"),
+    ];
+    assert_eq!(shown, expected);
+}
+
+#[tokio::test]
+async fn an_expired_holder_makes_way_within_fifty_milliseconds_of_its_end() {
+    let ground = ground().await;
+    let engine = &ground.engine;
+    let lock = LockName::new("default", "k");
+    let before = Instant::now();
+    let first = engine.acquire(&lock, call("a", 300, Wait::No)).await.unwrap();
+    let granted_by = Instant::now();
+    let second = waits(engine, &lock, "b").await.unwrap();
+    let after = Instant::now();
+    assert!(second.fencing > first.fencing);
+    assert!(after >= before + Duration::from_millis(300), "before its end");
+    assert!(after <= granted_by + Duration::from_millis(350), "{:?}", after - granted_by);
+    let late = engine.release(&lock, release("a", &first)).await;
+    assert_eq!(late, Err(LockError::Refused(Refusal::Expired)));
+}
+
+#[tokio::test]
+async fn a_waiter_that_goes_away_leaves_the_queue_and_one_that_gave_up_says_so() {
+    let ground = ground().await;
+    let engine = &ground.engine;
+    let lock = LockName::new("default", "k");
+    let first = engine.acquire(&lock, call("a", 60_000, Wait::No)).await.unwrap();
+    let gone = tokio::spawn(waits(engine, &lock, "b"));
+    queued(engine, &lock, 1).await;
+    gone.abort();
+    queued(engine, &lock, 0).await;
+
+    let limit = Wait::AtMost(Duration::from_millis(20));
+    let gave_up = engine.acquire(&lock, call("c", 60_000, limit)).await.unwrap_err();
+    let LockError::Refused(Refusal::WaitTimeout(held)) = gave_up else { panic!("{gave_up:?}") };
+    assert_eq!(held.owner.as_deref(), Some("a"));
+    queued(engine, &lock, 0).await;
+    engine.release(&lock, release("a", &first)).await.unwrap();
+    assert!(engine.lock_state(&lock).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_lock_whose_holder_vanished_while_nobody_waited_is_settled() {
+    let ground = ground().await;
+    let engine = &ground.engine;
+    let lock = LockName::new("default", "k");
+    engine.acquire(&lock, call("a", 100, Wait::No)).await.unwrap();
+    until("expired in the history", async || {
+        let history = engine.lock_history(&lock).await.unwrap();
+        history.first().is_some_and(|event| event.kind == HistoryKind::Expired)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn draining_sends_waiters_away_and_the_next_node_keeps_their_places() {
+    let ground = ground().await;
+    let engine = &ground.engine;
+    let lock = LockName::new("default", "k");
+    let first = engine.acquire(&lock, call("a", 60_000, Wait::No)).await.unwrap();
+    let mut waiting = Vec::new();
+    for (position, owner) in ["b", "c", "d"].into_iter().enumerate() {
+        waiting.push(tokio::spawn(waits(engine, &lock, owner)));
+        queued(engine, &lock, position + 1).await;
+    }
+    engine.drain().await;
+    for waiter in waiting {
+        let answer = waiter.await.unwrap().unwrap_err();
+        assert!(matches!(answer, LockError::Refused(Refusal::StillWaiting { .. })), "{answer:?}");
+    }
+
+    let next = Engine::start(engine.store().clone(), Config::default(), Random::system()).await.unwrap();
+    // They come back in another order, and a newcomer is before them.
+    let mut back = Vec::new();
+    for owner in ["e", "d", "c", "b"] {
+        back.push((owner, tokio::spawn(waits(&next, &lock, owner))));
+        let connected = async || {
+            let queue = next.lock_queue(&lock).await.unwrap();
+            queue.iter().any(|entry| entry.connected && entry.owner.as_ref() == owner)
+        };
+        until("back in the queue", connected).await;
+    }
+    next.release(&lock, release("a", &first)).await.unwrap();
+    for expected in ["b", "c", "d", "e"] {
+        let index = back.iter().position(|(owner, _)| *owner == expected).unwrap();
+        let granted = back.swap_remove(index).1.await.unwrap().unwrap();
+        assert_eq!(next.lock_state(&lock).await.unwrap().unwrap().owner.as_ref(), expected);
+        next.release(&lock, release(expected, &granted)).await.unwrap();
+    }
+}
+
+fn waits(
+    engine: &Engine,
+    lock: &LockName,
+    owner: &str,
+) -> impl Future<Output = Result<Granted, LockError>> + Send + use<> {
+    let (engine, lock, call) = (engine.clone(), lock.clone(), call(owner, 60_000, Wait::Forever));
+    async move { engine.acquire(&lock, call).await }
+}
