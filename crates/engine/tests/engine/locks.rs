@@ -1,7 +1,10 @@
 //! Waiting, handing over, expiring and going away, as a caller in the same process sees it.
 
+use super::counting::Counting;
 use baton_core::lock::LockName;
-use baton_engine::lock::{AcquireCall, Granted, HistoryKind, LockError, Refusal, ReleaseCall, Wait};
+use baton_engine::lock::{
+    AcquireCall, Granted, HistoryKind, LockError, Refusal, ReleaseCall, RenewCall, Wait,
+};
 use baton_engine::{Config, Engine, Random};
 use baton_store::Store;
 use baton_store::embedded::{Embedded, Options};
@@ -10,15 +13,17 @@ use std::time::{Duration, Instant};
 
 struct Ground {
     engine: Engine,
+    store: Arc<Counting>,
     // Dropped last: the store lives in it.
     _directory: tempfile::TempDir,
 }
 
 async fn ground() -> Ground {
     let directory = tempfile::tempdir().unwrap();
-    let store: Arc<dyn Store> = Arc::new(Embedded::open(directory.path(), Options::default()).unwrap());
-    let engine = Engine::start(store, Config::default(), Random::system()).await.unwrap();
-    Ground { engine, _directory: directory }
+    let embedded: Arc<dyn Store> = Arc::new(Embedded::open(directory.path(), Options::default()).unwrap());
+    let store = Arc::new(Counting::new(embedded));
+    let engine = Engine::start(store.clone(), Config::default(), Random::system()).await.unwrap();
+    Ground { engine, store, _directory: directory }
 }
 
 fn call(owner: &str, ttl_ms: u64, wait: Wait) -> AcquireCall {
@@ -174,6 +179,50 @@ async fn draining_sends_waiters_away_and_the_next_node_keeps_their_places() {
         assert_eq!(next.lock_state(&lock).await.unwrap().unwrap().owner.as_ref(), expected);
         next.release(&lock, release(expected, &granted)).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn acquire_renew_and_release_of_an_uncontended_lock_are_one_round_trip_each() {
+    let ground = ground().await;
+    let (engine, store) = (&ground.engine, &ground.store);
+    until("swept", async || store.calls() >= 256).await;
+    let lock = LockName::new("default", "k");
+    let calls = store.calls();
+    let granted = engine.acquire(&lock, call("a", 60_000, Wait::Forever)).await.unwrap();
+    assert_eq!(store.calls(), calls + 1, "acquire");
+    let (token, ttl) = (granted.token.reveal(), Duration::from_secs(90));
+    let renew = RenewCall { token, owner: "a".into(), principal: "".into(), ttl };
+    engine.renew(&lock, renew).await.unwrap();
+    assert_eq!(store.calls(), calls + 2, "renew");
+    engine.release(&lock, release("a", &granted)).await.unwrap();
+    assert_eq!(store.calls(), calls + 3, "release");
+}
+
+#[tokio::test]
+async fn with_a_thousand_waiters_a_release_is_one_commit_and_wakes_one() {
+    let ground = ground().await;
+    let (engine, store) = (&ground.engine, &ground.store);
+    let lock = LockName::new("default", "k");
+    let first = engine.acquire(&lock, call("a", 60_000, Wait::No)).await.unwrap();
+    let mut waiters = tokio::task::JoinSet::new();
+    for number in 0..1000 {
+        waiters.spawn(waits(engine, &lock, &format!("waiter {number}")));
+    }
+    queued(engine, &lock, 1000).await;
+    let commits = store.commits();
+    assert!(commits < 300, "{commits} commits for 1000 that arrived together");
+    let mut granted = first;
+    let mut owner = "a".to_owned();
+    for round in 1..=20 {
+        engine.release(&lock, release(&owner, &granted)).await.unwrap();
+        let next = waiters.join_next().await.unwrap().unwrap().unwrap();
+        assert!(next.fencing > granted.fencing);
+        granted = next;
+        owner = engine.lock_state(&lock).await.unwrap().unwrap().owner.to_string();
+        assert_eq!(store.commits(), commits + round, "one commit a hand-over");
+        assert!(waiters.try_join_next().is_none(), "only one was woken");
+    }
+    assert_eq!(engine.lock_queue(&lock).await.unwrap().len(), 980);
 }
 
 fn waits(
