@@ -1,2 +1,143 @@
-//! The `baton` binary.
-fn main() {}
+//! The `baton` binary: the server, and its command line.
+//!
+//! # Layout
+//! One file a command group: [`serve`], [`lock`], [`locks`], [`status`]. What they share: [`client`] (where the
+//! server is), [`output`] (JSON and tables), [`duration`], [`failure`] (messages, help, exit codes).
+
+mod client;
+mod duration;
+mod failure;
+mod lock;
+mod locks;
+mod output;
+mod serve;
+mod status;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use failure::Failure;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Locks with fencing tokens for programs that run as many copies
+#[derive(Parser, Debug)]
+#[command(
+    name = "baton",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = "Examples:\n  \
+    baton serve\n  \
+    baton lock nightly-report -- ./report.sh\n  \
+    baton locks ls --prefix nightly-\n\n\
+    Exit codes of `baton lock`: the command's own (128 + n if signal n ended it), 75 if the lock was not acquired, \
+    76 if it was lost while the command ran, 126 or 127 if the command can't be run or found."
+)]
+struct Cli {
+    #[command(flatten)]
+    client: client::ClientOptions,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run the server
+    #[command(after_help = "Examples:\n  \
+        baton serve\n  \
+        baton serve --listen 127.0.0.1:9000 --data /var/lib/baton\n  \
+        BATON_LOG_FORMAT=json baton serve --config baton.toml\n\n\
+        A flag wins over its environment variable, and that over the file.")]
+    Serve(serve::ServeArguments),
+    /// Run a command while holding a lock
+    #[command(after_help = "Examples:\n  \
+        baton lock migrate-db -- ./migrate.sh\n  \
+        baton lock nightly-report --try -- ./report.sh         exits with 75 if another host is at it\n  \
+        baton lock deploy --wait 5m --ttl 1m -- make deploy\n  \
+        baton lock import -- sh -c 'psql -v token=$BATON_FENCING_TOKEN -f import.sql'\n\n\
+        The command finds BATON_FENCING_TOKEN and BATON_LOCK_KEY in its environment, and gets the signals that are \
+        sent to baton. If the lock is lost, its whole process group gets SIGTERM, and SIGKILL after --grace; baton \
+        then exits with 76.")]
+    Lock(lock::LockArguments),
+    /// Look at locks, or take one away by force
+    #[command(subcommand)]
+    Locks(locks::LocksCommand),
+    /// Show the server and what its store promises
+    Status,
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  baton completions bash > /etc/bash_completion.d/baton")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // If nobody reads it, the code still says it.
+            error.print().ok();
+            return if error.use_stderr() { ExitCode::from(64) } else { ExitCode::SUCCESS };
+        }
+    };
+    match run(cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            complain(&failure);
+            ExitCode::from(failure.exit)
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<u8, Failure> {
+    let client = &cli.client;
+    match cli.command {
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Lock(arguments) => wait_for(lock::run(arguments, client)),
+        Command::Locks(command) => wait_for(locks::run(command, client)),
+        Command::Status => wait_for(status::run(client)),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "baton", &mut std::io::stdout());
+            Ok(0)
+        }
+    }
+}
+
+/// One thread is plenty for a client, and keeps signals where job control expects them.
+fn wait_for(work: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+fn complain(failure: &Failure) {
+    if failure.message.is_empty() {
+        return;
+    }
+    let mut out = std::io::stderr().lock();
+    let (red, cyan, plain) = match out.is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        true => ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m"),
+        false => ("", "", ""),
+    };
+    // Standard error may be closed; the exit code says it all the same.
+    writeln!(out, "{red}baton:{plain} {}", failure.message).ok();
+    if let Some(help) = &failure.help {
+        writeln!(out, "{cyan}help:{plain} {help}").ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_comes_after_two_dashes_is_the_command_s() {
+        let cli = Cli::try_parse_from(["baton", "lock", "k", "--try", "--", "sh", "--ttl", "x"]);
+        assert!(matches!(cli.unwrap().command, Command::Lock(_)));
+        assert!(Cli::try_parse_from(["baton", "lock", "k"]).is_err(), "a command is needed");
+        assert!(Cli::try_parse_from(["baton", "lock", "k", "--try", "--wait", "1s", "--", "x"]).is_err());
+    }
+}

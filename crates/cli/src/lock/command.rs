@@ -1,0 +1,173 @@
+//! Runs a command in a process group of its own, while a lease lasts.
+
+use super::signals::{Signals, exit_code};
+use super::terminal::Terminal;
+use crate::failure::{CANNOT_RUN, Failure, NO_COMMAND};
+use baton_client::{Lease, LeaseLost};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, kill_current_process_group, kill_process_group,
+    test_kill_process_group, waitpid,
+};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::time::Duration;
+use tokio::signal::unix::{self, SignalKind};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+/// How often to look whether the last process of a group is gone.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long that may take after SIGKILL: only a process stuck in the kernel takes longer.
+const KILLED_MAX: Duration = Duration::from_secs(2);
+
+/// How it went.
+pub enum Ended {
+    /// The command came to its end.
+    Itself(u8),
+    /// The lease was lost, and the whole group was stopped; `killed` if asking didn't help.
+    Lost { lost: LeaseLost, killed: bool },
+}
+
+/// The command's process group. Its id stays taken as long as a member, or its unreaped leader, exists.
+struct Group {
+    id: Pid,
+    terminal: Option<Terminal>,
+    /// How the leader ended.
+    leader: Option<u8>,
+}
+
+/// Runs the command to its end, or to the lease's.
+pub async fn run(
+    command: &[OsString],
+    environment: &[(&str, String)],
+    lease: &Lease,
+    grace: Duration,
+    signals: &mut Signals,
+) -> Result<Ended, Failure> {
+    // Listening begins before there is a child whose end could be missed.
+    let mut changes = unix::signal(SignalKind::child())?;
+    let mut group = Group::start(command, environment)?;
+    let lost = loop {
+        if let Some(code) = group.look(lease)? {
+            return Ok(Ended::Itself(code));
+        }
+        tokio::select! {
+            biased;
+            lost = lease.lost() => break lost,
+            _ = changes.recv() => {}
+            signal = signals.next() => group.send(signal),
+        }
+    };
+    let killed = group.stop(grace, signals).await?;
+    Ok(Ended::Lost { lost, killed })
+}
+
+impl Group {
+    fn start(command: &[OsString], environment: &[(&str, String)]) -> Result<Self, Failure> {
+        let Some((program, arguments)) = command.split_first() else {
+            return Err(Failure::new(64, "there is no command to run", "put it after --"));
+        };
+        let mut start = std::process::Command::new(program);
+        start.args(arguments).envs(environment.iter().map(|(name, value)| (name, value))).process_group(0);
+        let child = start.spawn().map_err(|error| {
+            let found = error.kind() != std::io::ErrorKind::NotFound;
+            let exit = if found { CANNOT_RUN } else { NO_COMMAND };
+            let message = format!("{} can't be started: {error}", program.to_string_lossy());
+            Failure::new(exit, message, "check the command after --, its permissions and PATH")
+        })?;
+        let group = Self { id: Pid::from_child(&child), terminal: Terminal::open(), leader: None };
+        group.go_on();
+        Ok(group)
+    }
+
+    /// In the foreground if we are, and running: it may have been stopped for reading before it got there.
+    fn go_on(&self) {
+        if let Some(terminal) = &self.terminal {
+            terminal.give(self.id);
+            self.send(Signal::CONT);
+        }
+    }
+
+    /// To everyone in it. Nobody may be left; then there is nobody to miss it.
+    fn send(&self, signal: Signal) {
+        kill_process_group(self.id, signal).ok();
+    }
+
+    /// Whether the command has ended, and how. If it was stopped from the terminal, we stop with it.
+    fn look(&mut self, lease: &Lease) -> Result<Option<u8>, Failure> {
+        while self.leader.is_none() {
+            let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
+            let Some((_, status)) = waitpid(Some(self.id), options).map_err(std::io::Error::from)? else {
+                break;
+            };
+            if status.stopped() {
+                self.stopped(status, lease);
+            } else {
+                self.leader = ended(status);
+            }
+        }
+        if self.leader.is_some()
+            && let Some(terminal) = &self.terminal
+        {
+            terminal.take_back(self.id);
+        }
+        Ok(self.leader)
+    }
+
+    /// The shell that started us sees only us: it must see us stop too, or nobody could continue the command.
+    fn stopped(&self, status: WaitStatus, lease: &Lease) {
+        let (Some(terminal), Some(signal)) = (&self.terminal, status.stopping_signal()) else { return };
+        if ![Signal::TSTP, Signal::TTIN, Signal::TTOU].iter().any(|stop| stop.as_raw() == signal) {
+            return;
+        }
+        terminal.take_back(self.id);
+        kill_current_process_group(Signal::TSTP).ok();
+        // Continued. We didn't renew meanwhile: if the lease is over, the command must not run on.
+        if !lease.is_lost() {
+            self.go_on();
+        }
+    }
+
+    /// Asks everyone in the group to stop, and after a while doesn't ask. Returns when nobody is left.
+    async fn stop(&mut self, grace: Duration, signals: &mut Signals) -> Result<bool, Failure> {
+        self.send(Signal::TERM);
+        // Someone who is stopped can't end.
+        self.send(Signal::CONT);
+        let mut killed = false;
+        let mut until = Instant::now() + grace;
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !self.is_gone()? {
+            tokio::select! {
+                _ = looks.tick() => {}
+                signal = signals.next() => self.send(signal),
+                () = sleep_until(until) => {
+                    if killed {
+                        break;
+                    }
+                    killed = true;
+                    self.send(Signal::KILL);
+                    until = Instant::now() + KILLED_MAX;
+                }
+            }
+        }
+        if let Some(terminal) = &self.terminal {
+            terminal.take_back(self.id);
+        }
+        Ok(killed)
+    }
+
+    /// Whether the leader and everyone it left behind have ended.
+    fn is_gone(&mut self) -> Result<bool, Failure> {
+        if self.leader.is_none() {
+            let status = waitpid(Some(self.id), WaitOptions::NOHANG).map_err(std::io::Error::from)?;
+            self.leader = status.and_then(|(_, status)| ended(status));
+        }
+        Ok(self.leader.is_some() && test_kill_process_group(self.id) == Err(Errno::SRCH))
+    }
+}
+
+fn ended(status: WaitStatus) -> Option<u8> {
+    let exited = status.exit_status().map(|code| u8::try_from(code & 0xff).unwrap_or(u8::MAX));
+    exited.or_else(|| status.terminating_signal().map(exit_code))
+}

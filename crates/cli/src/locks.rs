@@ -1,0 +1,202 @@
+//! `baton locks`: looking at locks, and taking one away by force.
+
+use crate::client::ClientOptions;
+use crate::duration;
+use crate::failure::Failure;
+use crate::output::{self, Format};
+use baton_client::wire::LockEvent;
+use baton_client::{ErrorCode, ListQuery, Locks};
+use std::time::Duration;
+
+/// Locks on one page.
+const PAGE: u64 = 500;
+
+#[derive(clap::Subcommand, Debug)]
+pub enum LocksCommand {
+    /// List held locks
+    Ls {
+        /// Only keys that begin with this
+        #[arg(long)]
+        prefix: Option<String>,
+        /// Stop after this many
+        #[arg(long, default_value_t = 1000)]
+        limit: u64,
+    },
+    /// Show who holds a lock; exits with 69 if nobody does
+    Show {
+        /// The lock
+        key: String,
+    },
+    /// Show who waits for a lock, next first
+    Queue {
+        /// The lock
+        key: String,
+    },
+    /// Print what happens to a lock, as it happens
+    Watch {
+        /// The lock
+        key: String,
+    },
+    /// Show what happened to a lock, newest first
+    History {
+        /// The lock
+        key: String,
+    },
+    /// Take a lock from its holder, who may still be acting as if it held it
+    #[command(
+        after_help = "Mutual exclusion is broken by design: the holder learns of it at its next renewal. Let \
+        the resource check fencing tokens, or make sure that the holder is really gone.\n\n\
+        Example:\n  baton locks force-release nightly-report --reason \"pod crashed, see INC-123\""
+    )]
+    ForceRelease {
+        /// The lock
+        key: String,
+        /// Why: kept in the lock's history
+        #[arg(long)]
+        reason: String,
+    },
+}
+
+pub async fn run(command: LocksCommand, client: &ClientOptions) -> Result<u8, Failure> {
+    let locks = client.connect().await?.locks();
+    let json = client.output == Format::Json;
+    match command {
+        LocksCommand::Ls { prefix, limit } => list(&locks, prefix, limit, json).await,
+        LocksCommand::Show { key } => show(&locks, &key, json).await,
+        LocksCommand::Queue { key } => queue(&locks, &key, json).await,
+        LocksCommand::Watch { key } => watch(&locks, &key, json).await,
+        LocksCommand::History { key } => history(&locks, &key, json).await,
+        LocksCommand::ForceRelease { key, reason } => {
+            let forced = locks.force_release(&key, &reason).await?;
+            if json {
+                output::json(&forced)?;
+            } else {
+                output::fields(vec![
+                    ("taken from", forced.previous_owner),
+                    (
+                        "fencing token",
+                        format!("{}: resources should refuse it from now on", forced.fencing_token),
+                    ),
+                    ("warning", forced.warning),
+                ])?;
+            }
+            Ok(0)
+        }
+    }
+}
+
+async fn list(locks: &Locks, prefix: Option<String>, limit: u64, json: bool) -> Result<u8, Failure> {
+    let mut found = Vec::new();
+    let mut query = ListQuery { prefix, ..ListQuery::default() };
+    loop {
+        let left = limit.saturating_sub(u64::try_from(found.len()).unwrap_or(u64::MAX));
+        if left == 0 {
+            break;
+        }
+        query.limit = Some(left.min(PAGE));
+        let page = locks.list(&query).await?;
+        found.extend(page.locks);
+        query.cursor = page.next_cursor;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    if json {
+        output::json(&found)?;
+    } else if found.is_empty() {
+        output::line("no lock is held")?;
+    } else {
+        let rows = found.into_iter().map(|lock| {
+            let (token, waiting) = (lock.fencing_token.to_string(), lock.queue_length.to_string());
+            [lock.lock_key, lock.owner_id, output::from_now(lock.expires_at), token, waiting]
+        });
+        output::table(["KEY", "OWNER", "EXPIRES", "TOKEN", "WAITING"], rows.collect())?;
+        if query.cursor.is_some() {
+            output::line(format_args!("... and more: raise --limit, or say --prefix"))?;
+        }
+    }
+    Ok(0)
+}
+
+async fn show(locks: &Locks, key: &str, json: bool) -> Result<u8, Failure> {
+    let status = locks.status(key).await?;
+    match status {
+        None if json => output::json(&baton_client::wire::NotLocked { locked: false })?,
+        None => output::line(format_args!("{key:?} is free"))?,
+        Some(ref lock) if json => output::json(lock)?,
+        Some(ref lock) => output::fields(vec![
+            ("key", lock.lock_key.clone()),
+            ("owner", lock.owner_id.clone()),
+            (
+                "held since",
+                format!("{} ({})", output::utc(lock.acquired_at), output::from_now(lock.acquired_at)),
+            ),
+            ("expires", format!("{} unless renewed", output::from_now(lock.expires_at))),
+            ("ttl", duration::show(Duration::from_millis(lock.ttl_millis))),
+            ("renewals", lock.renewals.to_string()),
+            ("fencing token", lock.fencing_token.to_string()),
+            ("releases needed", lock.reentrancy_count.to_string()),
+            ("waiting", lock.queue_length.to_string()),
+            ("metadata", serde_json::to_string(&lock.metadata)?),
+        ])?,
+    }
+    Ok(if status.is_some() { 0 } else { ErrorCode::LockNotFound.exit_code() })
+}
+
+async fn queue(locks: &Locks, key: &str, json: bool) -> Result<u8, Failure> {
+    let queue = locks.queue(key).await?;
+    if json {
+        output::json(&queue)?;
+    } else if queue.waiting.is_empty() {
+        output::line(format_args!("nobody waits for {key:?}"))?;
+    } else {
+        let rows = queue.waiting.into_iter().enumerate().map(|(index, waiting)| {
+            let for_long = duration::show(Duration::from_millis(waiting.waiting_millis));
+            let call = if waiting.connected { "waiting" } else { "away, place kept" };
+            [(index + 1).to_string(), waiting.owner_id, for_long, call.to_owned()]
+        });
+        output::table(["PLACE", "OWNER", "FOR", "CALL"], rows.collect())?;
+    }
+    Ok(0)
+}
+
+async fn history(locks: &Locks, key: &str, json: bool) -> Result<u8, Failure> {
+    let history = locks.history(key).await?;
+    if json {
+        output::json(&history)?;
+    } else if history.events.is_empty() {
+        output::line(format_args!("nothing is remembered about {key:?}"))?;
+    } else {
+        let rows = history.events.into_iter().map(row);
+        output::table(["WHEN", "WHAT", "OWNER", "TOKEN", "RENEWALS", "WHY"], rows.collect())?;
+    }
+    Ok(0)
+}
+
+fn row(event: LockEvent) -> [String; 6] {
+    let why = match (event.by, event.reason) {
+        (Some(by), Some(reason)) => format!("{by}: {reason}"),
+        (by, reason) => by.or(reason).unwrap_or_default(),
+    };
+    let renewals = event.renewals.map(|renewals| renewals.to_string()).unwrap_or_default();
+    let (at, what) = (output::utc(event.at), event.event.as_str().to_owned());
+    [at, what, event.owner_id, event.fencing_token.to_string(), renewals, why]
+}
+
+async fn watch(locks: &Locks, key: &str, json: bool) -> Result<u8, Failure> {
+    let mut watch = locks.watch(key).await?;
+    while let Some(event) = watch.next().await {
+        let event = event?;
+        if json {
+            output::json_line(&event)?;
+        } else {
+            let [at, what, owner, token, _, why] = row(event).map(output::printable);
+            output::line(format!("{at}  {what:<8}  {owner}  {token}  {why}").trim_end())?;
+        }
+    }
+    Err(Failure::new(
+        75,
+        "the server ended the watch",
+        "watch again; `baton locks history KEY` shows what was missed",
+    ))
+}

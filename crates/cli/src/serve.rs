@@ -1,0 +1,114 @@
+//! `baton serve`: the server. A flag wins over its environment variable, and that over the file.
+
+use crate::failure::Failure;
+use clap::builder::BoolishValueParser;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// How log lines look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// For people on a terminal, else JSON.
+    Auto,
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Text,
+}
+
+/// What can be set, in each of the three places under the same name. Nothing is what isn't said.
+#[derive(clap::Args, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Settings {
+    /// Where to listen; port 0 takes a free one [default: 127.0.0.1:7117]
+    #[arg(long, env = "BATON_LISTEN", value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
+    /// Where the embedded store keeps its files [default: ./baton-data]
+    #[arg(long, env = "BATON_DATA", value_name = "DIRECTORY")]
+    pub data: Option<PathBuf>,
+    /// The store [default: embedded:]
+    #[arg(long, env = "BATON_STORE", value_name = "URL")]
+    pub store: Option<String>,
+    /// Listen on an address that others can reach, although there is no authentication yet
+    #[arg(long, env = "BATON_INSECURE", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        value_parser = BoolishValueParser::new(), value_name = "BOOL")]
+    pub insecure: Option<bool>,
+    /// How log lines look [default: auto]
+    #[arg(long, env = "BATON_LOG_FORMAT", value_enum)]
+    pub log_format: Option<LogFormat>,
+    /// Connections at a time
+    #[arg(long, env = "BATON_MAX_CONNECTIONS", value_name = "NUMBER")]
+    pub max_connections: Option<usize>,
+    /// Acquires that may wait at a time, over all locks
+    #[arg(long, env = "BATON_MAX_WAITING", value_name = "NUMBER")]
+    pub max_waiting: Option<usize>,
+}
+
+#[derive(clap::Args, Debug)]
+pub struct ServeArguments {
+    /// A TOML file with the same names as these flags
+    #[arg(long, env = "BATON_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+impl Settings {
+    /// These, and where they are silent, those.
+    fn or(self, other: Self) -> Self {
+        Self {
+            listen: self.listen.or(other.listen),
+            data: self.data.or(other.data),
+            store: self.store.or(other.store),
+            insecure: self.insecure.or(other.insecure),
+            log_format: self.log_format.or(other.log_format),
+            max_connections: self.max_connections.or(other.max_connections),
+            max_waiting: self.max_waiting.or(other.max_waiting),
+        }
+    }
+}
+
+pub fn run(arguments: ServeArguments) -> Result<u8, Failure> {
+    let file = arguments.config.as_deref().map(read).transpose()?.unwrap_or_default();
+    serve(arguments.settings.or(file))
+}
+
+fn read(path: &Path) -> Result<Settings, Failure> {
+    let wrong = |what: &dyn std::fmt::Display| {
+        let message = format!("{} can't be used: {what}", path.display());
+        Failure::new(78, message, "see `baton serve --help` for what can be set")
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    toml::from_str(&text).map_err(|error| wrong(&error))
+}
+
+/// Starts the server and stays until it ends.
+fn serve(settings: Settings) -> Result<u8, Failure> {
+    Err(Failure::new(70, format!("this build has no server yet ({settings:?})"), "use a later one"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_on_the_line_wins_over_the_file() {
+        let line = Settings { listen: Some("127.0.0.1:1".parse().unwrap()), ..Settings::default() };
+        let file = "listen = \"127.0.0.1:2\"\ndata = \"/d\"\ninsecure = true\nlog-format = \"json\"\nmax-waiting = 7";
+        let merged = line.or(toml::from_str(file).unwrap());
+        assert_eq!(merged.listen, Some("127.0.0.1:1".parse().unwrap()));
+        assert_eq!((merged.data, merged.insecure), (Some("/d".into()), Some(true)));
+        assert_eq!((merged.log_format, merged.max_waiting), (Some(LogFormat::Json), Some(7)));
+    }
+
+    #[test]
+    fn a_name_that_does_not_exist_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("baton.toml");
+        std::fs::write(&path, "lisen = \"127.0.0.1:2\"").unwrap();
+        let failure = read(&path).unwrap_err();
+        assert!(failure.message.contains("lisen"), "{failure:?}");
+    }
+}

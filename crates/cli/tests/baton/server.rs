@@ -1,0 +1,126 @@
+//! A real server: the built binary, on a free port, with a directory of its own.
+
+use crate::process::{self, Output};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// What its ready line begins with.
+const READY: &str = "baton is ready on ";
+
+pub struct Server {
+    child: Child,
+    pub url: String,
+    directory: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Also ends one that is stopped. Already gone is fine.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Server {
+    pub fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let log = std::fs::File::create(directory.path().join("server.log")).unwrap();
+        let mut child = binary()
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(directory.path().join("data"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (found, ready) = mpsc::channel();
+        std::thread::spawn(move || {
+            let line = lines.by_ref().map_while(Result::ok).find(|line| line.starts_with(READY));
+            found.send(line).ok();
+            // Whatever else it says must not fill the pipe.
+            lines.for_each(drop);
+        });
+        let line = ready.recv_timeout(Duration::from_secs(20)).ok().flatten();
+        let Some(line) = line else {
+            child.kill().ok();
+            child.wait().ok();
+            let log = std::fs::read_to_string(directory.path().join("server.log")).unwrap_or_default();
+            panic!("the server never became ready:\n{log}");
+        };
+        let url =
+            line[READY.len()..].split_whitespace().next().unwrap().trim_end_matches([',', ';']).to_owned();
+        Self { child, url, directory }
+    }
+
+    /// A `baton` command that talks to this server.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = binary();
+        command.env("BATON_SERVER", &self.url).args(arguments);
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        process::run(&mut self.command(arguments))
+    }
+
+    /// A path for a test's own file.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.file("server.log")).unwrap_or_default()
+    }
+
+    /// It keeps its connections and answers nothing.
+    pub fn pause(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::STOP).unwrap();
+    }
+
+    pub fn resume(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::CONT).unwrap();
+    }
+
+    /// It is gone without a word.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Whether someone holds a lock.
+    pub fn is_held(&self, key: &str) -> bool {
+        match self.run(&["locks", "show", key]).code {
+            0 => true,
+            69 => false,
+            other => panic!("baton locks show ended with {other}"),
+        }
+    }
+
+    /// How many wait for a lock.
+    pub fn waiting(&self, key: &str) -> usize {
+        let output = self.run(&["locks", "queue", key, "--output", "json"]);
+        let queue: serde_json::Value = serde_json::from_str(&output.stdout).expect(&output.stderr);
+        queue["waiting"].as_array().unwrap().len()
+    }
+}
+
+/// The binary, untouched by what the machine's environment says about Baton.
+pub fn binary() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("BATON_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// For a shell script.
+pub fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display())
+}
