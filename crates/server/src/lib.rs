@@ -1,1 +1,27 @@
-//! baton-server
+//! Baton over HTTP: parses, bounds, answers. Knows HTTP, no rules.
+//!
+//! # Layout
+//! - [`config`]: what can be set
+//! - [`run()`]: from a configuration to a served store, until a signal
+//! - [`server`]: listening, connections, draining
+//! - [`http`]: the paths; one file a primitive, and what they share
+//! - [`gate`]: bulkheads, so that waiting never starves releasing
+//! - [`metrics`]: what is counted about requests
+//! - [`telemetry`]: logs
+//!
+//! # What it promises
+//! Whatever a client sends is answered with a stable code and the field at fault, or takes effect; a client that
+//! goes away takes its call with it; nothing here grows without a bound.
+
+pub mod config;
+pub mod gate;
+pub mod http;
+pub mod metrics;
+mod run;
+pub mod server;
+mod socket;
+pub mod telemetry;
+
+pub use config::{Config, ConfigError};
+pub use run::{RunError, run};
+pub use server::Server;

@@ -1,0 +1,102 @@
+//! What can be set, and what is refused.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The port that nothing else was known to use.
+pub const DEFAULT_PORT: u16 = 7117;
+
+/// How a server is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where an embedded store keeps its files.
+    pub data: PathBuf,
+    /// The store's URL.
+    pub store: String,
+    /// Whether an address that others can reach is fine without authentication.
+    pub insecure: bool,
+    /// How the engine is set up.
+    pub engine: baton_engine::Config,
+    /// Connections at a time; more are told to come back.
+    pub max_connections: usize,
+    /// Acquires that may wait at a time, over all locks.
+    pub max_waiting: usize,
+    /// Calls at a time that neither wait, renew nor release.
+    pub max_in_flight: usize,
+    /// Renewals and releases at a time. They have room of their own, so that nothing else can starve them (O9).
+    pub max_urgent: usize,
+    /// Watches at a time.
+    pub max_watchers: usize,
+    /// A connection on which no request arrives for this long is closed, and so is one whose request is sent slower.
+    pub idle: Duration,
+    /// A request's body has to arrive within this.
+    pub body: Duration,
+    /// How long stopping may take.
+    pub drain: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
+            data: "baton-data".into(),
+            store: "embedded:".into(),
+            insecure: false,
+            engine: baton_engine::Config::default(),
+            max_connections: 32_768,
+            max_waiting: 20_000,
+            max_in_flight: 4_096,
+            max_urgent: 16_384,
+            max_watchers: 1_024,
+            idle: Duration::from_secs(75),
+            body: Duration::from_secs(10),
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a configuration is refused with.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Others could reach the port, and there is no authentication yet.
+    #[error(
+        "refusing to listen on {0}: there is no authentication yet, so everybody who reaches that address could \
+         take, see and force every lock; listen on a loopback address such as 127.0.0.1, or say --insecure"
+    )]
+    Exposed(SocketAddr),
+}
+
+impl Config {
+    /// Whether it may be served.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.listen.ip().to_canonical().is_loopback() || self.insecure {
+            return Ok(());
+        }
+        Err(ConfigError::Exposed(self.listen))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_others_can_reach_needs_to_be_asked_for() {
+        for (listen, loopback) in [
+            ("127.0.0.1:0", true),
+            ("127.9.9.9:1", true),
+            ("[::1]:0", true),
+            ("[::ffff:127.0.0.1]:0", true),
+            ("0.0.0.0:0", false),
+            ("[::]:0", false),
+            ("192.168.1.4:7117", false),
+        ] {
+            let config = Config { listen: listen.parse().unwrap(), ..Config::default() };
+            assert_eq!(config.check().is_ok(), loopback, "{listen}");
+            assert!(Config { insecure: true, ..config }.check().is_ok(), "{listen}");
+        }
+    }
+}

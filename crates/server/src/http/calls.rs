@@ -1,0 +1,121 @@
+//! One lock call, from the wire's words to the engine's and back: the same for a path and for a line of a batch.
+
+use super::Shared;
+use super::answer::{Problem, millis};
+use crate::gate::Class;
+use baton_api::lock::{
+    AcquireRequest, AcquireResponse, LockEvent, LockEventKind, ReleaseRequest, ReleaseResponse, RenewRequest,
+    RenewResponse,
+};
+use baton_core::lock::{LockName, Principal};
+use baton_engine::lock::{AcquireCall, HistoryEvent, HistoryKind, ReleaseCall, RenewCall, Wait};
+use std::time::Duration;
+
+/// Nobody in particular, until there is authentication.
+pub(crate) fn anybody() -> Principal {
+    "".into()
+}
+
+/// Dropping the future takes the call away: out of the queue, and back what wasn't delivered.
+pub(crate) async fn acquire(
+    server: &Shared,
+    lock: &LockName,
+    request: AcquireRequest,
+) -> Result<AcquireResponse, Problem> {
+    request.check()?;
+    let wait = match (request.wait, request.wait_timeout_millis) {
+        (false, _) => Wait::No,
+        (true, None) => Wait::Forever,
+        (true, Some(at_most)) => Wait::AtMost(Duration::from_millis(at_most)),
+    };
+    let _place = server.enter(if wait == Wait::No { Class::Work } else { Class::Waiting })?;
+    let metadata = match &request.metadata {
+        Some(metadata) => Some(serde_json::to_vec(metadata).map_err(|_| Problem::internal())?.into()),
+        None => None,
+    };
+    let call = AcquireCall {
+        owner: request.owner_id.as_str().into(),
+        principal: anybody(),
+        ttl: Duration::from_millis(request.ttl_millis),
+        wait,
+        request_id: request.request_id,
+        reentrant: request.reentrant,
+        metadata,
+    };
+    let granted = server.engine.acquire(lock, call).await?;
+    tracing::debug!(
+        namespace = lock.namespace(),
+        lockKey = lock.key(),
+        ownerId = request.owner_id,
+        fencingToken = granted.fencing.0,
+        "granted"
+    );
+    Ok(AcquireResponse {
+        lock_key: lock.key().into(),
+        lock_token: granted.token.reveal(),
+        owner_id: request.owner_id,
+        fencing_token: granted.fencing.0,
+        expires_at: granted.expires_at.0,
+        ttl_millis: millis(granted.ttl),
+        reentrancy_count: granted.count,
+    })
+}
+
+pub(crate) async fn renew(
+    server: &Shared,
+    lock: &LockName,
+    request: RenewRequest,
+) -> Result<RenewResponse, Problem> {
+    request.check()?;
+    let _place = server.enter(Class::Urgent)?;
+    let call = RenewCall {
+        token: request.lock_token,
+        owner: request.owner_id.into(),
+        principal: anybody(),
+        ttl: Duration::from_millis(request.ttl_millis),
+    };
+    let renewed = server.engine.renew(lock, call).await?;
+    Ok(RenewResponse {
+        lock_key: lock.key().into(),
+        expires_at: renewed.expires_at.0,
+        fencing_token: renewed.fencing.0,
+    })
+}
+
+pub(crate) async fn release(
+    server: &Shared,
+    lock: &LockName,
+    request: ReleaseRequest,
+) -> Result<ReleaseResponse, Problem> {
+    request.check()?;
+    let _place = server.enter(Class::Urgent)?;
+    let call = ReleaseCall {
+        token: request.lock_token,
+        owner: request.owner_id.as_str().into(),
+        principal: anybody(),
+        request_id: request.request_id,
+    };
+    server.engine.release(lock, call).await?;
+    let (namespace, lock_key) = (lock.namespace(), lock.key());
+    tracing::debug!(namespace, lockKey = lock_key, ownerId = request.owner_id, "released");
+    Ok(ReleaseResponse { status: "RELEASED".into(), lock_key: lock_key.into() })
+}
+
+/// Something that happened, as histories and watches tell it.
+pub(crate) fn event(event: HistoryEvent) -> LockEvent {
+    LockEvent {
+        event: match event.kind {
+            HistoryKind::Granted => LockEventKind::Granted,
+            HistoryKind::Released => LockEventKind::Released,
+            HistoryKind::Expired => LockEventKind::Expired,
+            HistoryKind::Forced => LockEventKind::Forced,
+        },
+        lock_key: event.key,
+        owner_id: event.owner.as_ref().into(),
+        fencing_token: event.fencing.0,
+        at: event.at.0,
+        renewals: event.renewals,
+        reason: event.reason,
+        by: event.by.map(|by| by.as_ref().into()),
+    }
+}

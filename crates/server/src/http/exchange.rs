@@ -1,0 +1,146 @@
+//! One request and its answer: counted, timed, and logged if it went wrong or was slow.
+
+use super::Shared;
+use super::answer::Problem;
+use super::input::{self, Parameters};
+use crate::gate::{Class, Place};
+use crate::metrics::Route;
+use crate::telemetry;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use baton_api::ErrorCode;
+use baton_core::lock::LockName;
+use hyper::Uri;
+use hyper::header::HeaderValue;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Slower than this, and not for waiting, is worth a line in the log.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// A request under way. Dropped without [`Exchange::end`], its client went away.
+pub(crate) struct Exchange {
+    pub(crate) server: Arc<Shared>,
+    pub(crate) uri: Uri,
+    route: Route,
+    started: Instant,
+    /// What the caller calls it; given back in the answer.
+    correlation: Option<HeaderValue>,
+    traceparent: Option<HeaderValue>,
+    /// It may wait by design: how long it takes says nothing.
+    pub(crate) waits: bool,
+    ended: bool,
+}
+
+impl Exchange {
+    /// Takes from a request what is needed until its end, and leaves its body.
+    pub(crate) fn begin(server: Arc<Shared>, route: Route, request: Request) -> (Self, Body) {
+        let started = Instant::now();
+        let (mut head, body) = request.into_parts();
+        let correlation = head.headers.remove(telemetry::CORRELATION_ID).filter(telemetry::is_id);
+        let traceparent = head.headers.remove("traceparent").filter(telemetry::is_id);
+        let exchange = Self {
+            server,
+            uri: head.uri,
+            route,
+            started,
+            correlation,
+            traceparent,
+            waits: false,
+            ended: false,
+        };
+        (exchange, body)
+    }
+
+    /// The lock that the path and the query name.
+    pub(crate) fn lock(&self) -> Result<LockName, Problem> {
+        let key = input::key(&self.uri)?;
+        let parameters = Parameters::read(&self.uri, &["namespace"])?;
+        Ok(LockName::new(parameters.namespace()?, &key))
+    }
+
+    /// The body, as a `T`.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, body: Body, bytes_max: usize) -> Result<T, Problem> {
+        input::parse(&input::body(body, bytes_max, self.server.body_within).await?)
+    }
+
+    /// A path without a query.
+    pub(crate) fn no_parameters(&self) -> Result<(), Problem> {
+        Parameters::read(&self.uri, &[]).map(drop)
+    }
+
+    /// A place among the calls of a class.
+    pub(crate) fn enter(&self, class: Class) -> Result<Place, Problem> {
+        self.server.enter(class)
+    }
+
+    /// Turns the outcome into the answer.
+    pub(crate) fn end(mut self, outcome: Result<Response, Problem>) -> Response {
+        self.ended = true;
+        let latency = self.started.elapsed();
+        let code = outcome.as_ref().err().map(|problem| problem.0.error);
+        let mut response = outcome.unwrap_or_else(Problem::into_response);
+        let status = response.status();
+        self.server.metrics.ended(self.route, Some(status));
+        if !self.waits {
+            self.server.metrics.took(self.route, latency);
+        }
+        if status.is_server_error() || (latency > SLOW && !self.waits) {
+            self.log(code, status.as_u16(), latency);
+        }
+        if let Some(id) = self.correlation.take() {
+            response.headers_mut().insert(telemetry::CORRELATION_ID, id);
+        }
+        response
+    }
+
+    #[cold]
+    fn log(&self, code: Option<ErrorCode>, status: u16, latency: Duration) {
+        let correlation = telemetry::correlation(self.correlation.as_ref(), self.traceparent.as_ref());
+        let parameters = Parameters::read(&self.uri, &["namespace", "prefix", "limit", "cursor"]);
+        let namespace = parameters.as_ref().ok().and_then(|found| found.namespace().ok()).unwrap_or_default();
+        let (route, error) = (self.route.template(), code.map_or("", ErrorCode::as_str));
+        let latency_ms = latency.as_secs_f64() * 1000.0;
+        if code == Some(ErrorCode::Internal) {
+            tracing::error!(
+                correlationId = correlation,
+                namespace,
+                latencyMs = latency_ms,
+                route,
+                status,
+                error,
+                "a call failed"
+            );
+        } else if status >= 500 {
+            tracing::warn!(
+                correlationId = correlation,
+                namespace,
+                latencyMs = latency_ms,
+                route,
+                status,
+                error,
+                "a call was refused"
+            );
+        } else {
+            tracing::warn!(
+                correlationId = correlation,
+                namespace,
+                latencyMs = latency_ms,
+                route,
+                status,
+                error,
+                "a call was slow"
+            );
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.server.metrics.ended(self.route, None);
+        }
+    }
+}

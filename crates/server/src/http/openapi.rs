@@ -1,0 +1,252 @@
+//! The description of the API, made from the handlers themselves: a path that is served is a path that is described.
+//!
+//! What all paths have in common, and what derives can't say, is added here: the answers to bad input and overload,
+//! and patterns for text. Lengths are limited in bytes, which JSON Schema can't count; the patterns say it exactly
+//! for ASCII, and on the safe side for the rest.
+
+use super::{Shared, batch, lock, operations, views, watch};
+use baton_api::ErrorBody;
+use baton_api::batch::{Answer, BatchAnswer};
+use baton_api::lock::LockEvent;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use utoipa::{IntoParams, OpenApi};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Baton",
+        description = "Coordination for programs that run as many copies. Every answer that isn't a success \
+                       has a stable code in `error`; each has a page in the manual.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    tags((name = "locks", description = "Leases with a queue and a fencing token"), (name = "operations", description = "Running it")),
+    components(schemas(ErrorBody, BatchAnswer, Answer, LockEvent))
+)]
+struct Described;
+
+/// Every path with its handler.
+pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
+    OpenApiRouter::with_openapi(Described::openapi())
+        .routes(routes!(lock::acquire))
+        .routes(routes!(lock::renew))
+        .routes(routes!(lock::release))
+        .routes(routes!(lock::force_release))
+        .routes(routes!(views::lock))
+        .routes(routes!(views::list))
+        .routes(routes!(views::queue))
+        .routes(routes!(views::history))
+        .routes(routes!(watch::one))
+        .routes(routes!(watch::many))
+        .routes(routes!(batch::batch))
+        .routes(routes!(operations::health))
+        .routes(routes!(operations::ready))
+        .routes(routes!(operations::status))
+        .routes(routes!(operations::metrics))
+        .routes(routes!(operations::openapi))
+}
+
+/// The lock's key.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code, reason = "describes; the handlers read the path themselves")]
+pub(super) struct KeyParameter {
+    /// 1 to 512 bytes, percent-encoded as one segment: `a%2Fb` is the key `a/b`.
+    #[param(rename = "lockKey")]
+    lock_key: String,
+}
+
+/// The namespace.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct NamespaceParameter {
+    /// 1 to 128 bytes; `default` if absent.
+    #[param(required = false, value_type = String)]
+    namespace: Option<String>,
+}
+
+/// What keys begin with.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct PrefixParameter {
+    /// Only keys that begin with this.
+    #[param(required = false, value_type = String)]
+    prefix: Option<String>,
+}
+
+/// Which part of a list.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct ListParameters {
+    /// Only keys that begin with this.
+    #[param(required = false, value_type = String)]
+    prefix: Option<String>,
+    /// How many at most; 100 if absent.
+    #[param(required = false, value_type = u64, minimum = 1, maximum = 1000)]
+    limit: Option<u64>,
+    /// The `nextCursor` of the page before.
+    #[param(required = false, value_type = String)]
+    cursor: Option<String>,
+}
+
+/// The whole description, as it is served.
+pub fn document() -> Vec<u8> {
+    let (_router, described) = routes().split_for_parts();
+    let mut document = serde_json::to_value(described).unwrap_or_default();
+    document["info"]["version"] = json!(env!("CARGO_PKG_VERSION"));
+    loosen_batch(&mut document);
+    for operation in operations(&mut document) {
+        complete(operation);
+    }
+    each_object(&mut document, &mut |object| {
+        if let Some(Value::Object(properties)) = object.get_mut("properties") {
+            properties.iter_mut().for_each(|(name, schema)| refine(name, schema));
+        }
+    });
+    serde_json::to_vec(&document).unwrap_or_default()
+}
+
+fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let paths = document["paths"].as_object_mut().into_iter().flatten();
+    paths.filter_map(|(_, item)| item.as_object_mut()).flatten().map(|(_, operation)| operation)
+}
+
+/// What every operation may answer, and what its parameters look like.
+fn complete(operation: &mut Value) {
+    for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+        let name = parameter["name"].as_str().unwrap_or_default().to_owned();
+        refine(&name, &mut parameter["schema"]);
+    }
+    let Some(responses) = operation["responses"].as_object_mut() else { return };
+    for (status, description) in [
+        ("400", "INVALID_ARGUMENT: `field` says what is at fault"),
+        ("500", "INTERNAL: the server's log says more"),
+        (
+            "503",
+            "OVERLOADED, QUEUE_FULL, STORE_FULL or STORE_UNAVAILABLE: try again after `retryAfterMillis`",
+        ),
+    ] {
+        let schema = json!({ "$ref": "#/components/schemas/ErrorBody" });
+        responses.entry(status).or_insert_with(
+            || json!({ "description": description, "content": { "application/json": { "schema": schema } } }),
+        );
+    }
+}
+
+/// Inside a batch, a call's values that aren't allowed are that call's own matter: the batch is still answered 200.
+/// So there its schemas are without limits.
+fn loosen_batch(document: &mut Value) {
+    let Some(schemas) = document["components"]["schemas"].as_object_mut() else { return };
+    for name in ["AcquireRequest", "RenewRequest", "ReleaseRequest"] {
+        let Some(mut loose) = schemas.get(name).cloned() else { continue };
+        for (field, schema) in loose["properties"].as_object_mut().into_iter().flatten() {
+            if let Some(schema) = schema.as_object_mut() {
+                schema.retain(|key, _| !matches!(key.as_str(), "minLength" | "maxLength"));
+                if field.ends_with("Millis") {
+                    schema.insert("minimum".into(), 0.into());
+                    schema.insert("maximum".into(), u64::MAX.into());
+                }
+                schema.insert(EXEMPT.into(), true.into());
+            }
+        }
+        schemas.insert(format!("Batched{name}"), loose);
+    }
+    if let Some(call) = schemas.get_mut("Call") {
+        each_object(call, &mut |object| {
+            if let Some(Value::String(target)) = object.get_mut("$ref") {
+                *target = target.replace("/schemas/", "/schemas/Batched");
+            }
+        });
+    }
+    let call = &mut schemas["BatchCall"]["properties"];
+    call["id"] = json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX,
+                         "description": "Comes back with the answer. Each call of a batch needs its own." });
+    for field in ["lockKey", "namespace"] {
+        call[field][EXEMPT] = true.into();
+    }
+}
+
+/// Marks what [`refine`] leaves alone; taken out by it.
+const EXEMPT: &str = "x-exempt";
+
+/// No control characters: the limits of `baton_api::limits`, as patterns.
+fn refine(name: &str, schema: &mut Value) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    if schema.remove(EXEMPT).is_some() {
+        return;
+    }
+    let (start, min, max) = match name {
+        "lockKey" => (r"(?!\.{1,2}$)", 1, 512),
+        "namespace" => ("", 1, 128),
+        "ownerId" => ("", 1, 256),
+        "requestId" => ("", 1, 128),
+        "lockToken" => ("", 1, 256),
+        "reason" => (r"(?=.*\S)", 1, 1024),
+        "prefix" => ("", 0, 512),
+        _ => return,
+    };
+    let any = r"[^\x00-\x1f\x7f-\x9f]";
+    let pattern = format!("^{start}(?:[ -~]{{{min},{max}}}|{any}{{{min},{}}})$", max / 4);
+    schema.insert("pattern".into(), pattern.into());
+    schema.insert("minLength".into(), min.into());
+    schema.insert("maxLength".into(), max.into());
+}
+
+fn each_object(value: &mut Value, change: &mut dyn FnMut(&mut Map<String, Value>)) {
+    match value {
+        Value::Object(object) => {
+            change(object);
+            object.iter_mut().for_each(|(_, inner)| each_object(inner, change));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|inner| each_object(inner, change)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Route;
+
+    fn described() -> Value {
+        serde_json::from_slice(&document()).unwrap()
+    }
+
+    #[test]
+    fn every_route_is_described_and_every_description_is_a_route() {
+        let document = described();
+        let mut paths: Vec<_> = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+        let mut templates: Vec<_> = Route::ALL.iter().map(|route| route.template()).collect();
+        templates.retain(|template| *template != "unknown");
+        paths.sort_unstable();
+        templates.sort_unstable();
+        assert_eq!(paths, templates);
+    }
+
+    #[test]
+    fn every_operation_says_how_bad_input_and_overload_are_answered() {
+        let mut document = described();
+        for operation in operations(&mut document) {
+            for status in ["200", "400", "500", "503"] {
+                assert!(operation["responses"][status].is_object(), "{status} of {operation}");
+            }
+        }
+    }
+
+    #[test]
+    fn text_is_limited_where_it_is_an_error_and_nowhere_else() {
+        let document = described();
+        let schemas = &document["components"]["schemas"];
+        assert_eq!(schemas["AcquireRequest"]["properties"]["ownerId"]["maxLength"], 256);
+        assert_eq!(schemas["AcquireRequest"]["additionalProperties"], false);
+        let batched = &schemas["BatchedAcquireRequest"]["properties"];
+        assert!(batched["ownerId"]["pattern"].is_null() && batched["ownerId"]["maxLength"].is_null());
+        assert!(schemas["BatchCall"]["properties"]["lockKey"]["pattern"].is_null());
+        assert!(!String::from_utf8(super::document()).unwrap().contains(EXEMPT));
+    }
+}

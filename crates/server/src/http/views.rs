@@ -1,0 +1,143 @@
+//! Looking at locks: one, a list, a queue, a history. Never shows a lockToken.
+
+use super::Shared;
+use super::answer::{Problem, json, millis};
+use super::calls;
+use super::exchange::Exchange;
+use super::input::Parameters;
+use super::openapi::{KeyParameter, ListParameters, NamespaceParameter};
+use crate::gate::Class;
+use crate::metrics::Route;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use baton_api::limits;
+use baton_api::lock::{LockHistory, LockList, LockQueue, LockStatus, LockSummary, NotLocked, Waiting};
+use baton_core::lock::LockName;
+use baton_engine::lock::LockState;
+use hyper::StatusCode;
+use std::sync::Arc;
+
+/// Locks on a page, unless asked otherwise.
+const LIST_LIMIT_DEFAULT: u64 = 100;
+/// Bytes of a cursor; the real ones are shorter.
+const CURSOR_BYTES_MAX: usize = 4096;
+
+/// Who holds a lock.
+#[utoipa::path(
+    get, path = "/v1/locks/{lockKey}", tag = "locks", operation_id = "getLock",
+    params(KeyParameter, NamespaceParameter),
+    responses(
+        (status = 200, description = "It is held", body = LockStatus),
+        (status = 404, description = "It is free", body = NotLocked),
+    )
+)]
+pub async fn lock(State(server): State<Arc<Shared>>, request: Request) -> Response {
+    let (exchange, _body) = Exchange::begin(server, Route::Lock, request);
+    let outcome = looked_at(&exchange).await;
+    exchange.end(outcome)
+}
+
+async fn looked_at(exchange: &Exchange) -> Result<Response, Problem> {
+    let lock = exchange.lock()?;
+    let _place = exchange.enter(Class::Work)?;
+    Ok(match exchange.server.engine.lock_state(&lock).await? {
+        Some(state) => json(StatusCode::OK, &status(&lock, state)),
+        None => json(StatusCode::NOT_FOUND, &NotLocked { locked: false }),
+    })
+}
+
+fn status(lock: &LockName, state: LockState) -> LockStatus {
+    let metadata = state.metadata.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    LockStatus {
+        lock_key: lock.key().into(),
+        locked: true,
+        owner_id: state.owner.as_ref().into(),
+        expires_at: state.expires_at.0,
+        fencing_token: state.fencing.0,
+        acquired_at: state.acquired_at.0,
+        updated_at: state.updated_at.0,
+        ttl_millis: millis(state.ttl),
+        reentrancy_count: state.count,
+        queue_length: state.waiting,
+        renewals: state.renewals,
+        metadata: metadata.unwrap_or_default(),
+    }
+}
+
+/// Held locks, page by page.
+#[utoipa::path(
+    get, path = "/v1/locks", tag = "locks", operation_id = "listLocks",
+    params(NamespaceParameter, ListParameters),
+    responses((status = 200, description = "A page of held locks", body = LockList))
+)]
+pub async fn list(State(server): State<Arc<Shared>>, request: Request) -> Response {
+    let (exchange, _body) = Exchange::begin(server, Route::List, request);
+    let outcome = listed(&exchange).await;
+    exchange.end(outcome)
+}
+
+async fn listed(exchange: &Exchange) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&exchange.uri, &["namespace", "prefix", "limit", "cursor"])?;
+    let (namespace, prefix) = (parameters.namespace()?, parameters.prefix()?);
+    let limit = parameters.number("limit", LIST_LIMIT_DEFAULT, limits::LIST_LIMIT)? as usize;
+    let cursor = parameters.get("cursor");
+    if let Some(cursor) = cursor {
+        limits::check_text("cursor", cursor, 1..=CURSOR_BYTES_MAX)?;
+    }
+    let _place = exchange.enter(Class::Work)?;
+    let page = exchange.server.engine.list_locks(namespace, prefix, limit, cursor).await?;
+    let summary = |lock: baton_engine::lock::Summary| LockSummary {
+        lock_key: lock.key,
+        owner_id: lock.owner.as_ref().into(),
+        expires_at: lock.expires_at.0,
+        fencing_token: lock.fencing.0,
+        queue_length: lock.waiting,
+    };
+    let locks = page.locks.into_iter().map(summary).collect();
+    Ok(json(StatusCode::OK, &LockList { locks, next_cursor: page.next_cursor }))
+}
+
+/// Who waits for a lock, next first.
+#[utoipa::path(
+    get, path = "/v1/locks/{lockKey}/queue", tag = "locks", operation_id = "getLockQueue",
+    params(KeyParameter, NamespaceParameter),
+    responses((status = 200, description = "Who waits; nobody for a free lock", body = LockQueue))
+)]
+pub async fn queue(State(server): State<Arc<Shared>>, request: Request) -> Response {
+    let (exchange, _body) = Exchange::begin(server, Route::Queue, request);
+    let outcome = queued(&exchange).await;
+    exchange.end(outcome)
+}
+
+async fn queued(exchange: &Exchange) -> Result<Response, Problem> {
+    let lock = exchange.lock()?;
+    let _place = exchange.enter(Class::Work)?;
+    let entries = exchange.server.engine.lock_queue(&lock).await?;
+    let waiting = entries.into_iter().map(|entry| Waiting {
+        owner_id: entry.owner.as_ref().into(),
+        since: entry.since.0,
+        waiting_millis: millis(entry.waited),
+        connected: entry.connected,
+    });
+    Ok(json(StatusCode::OK, &LockQueue { lock_key: lock.key().into(), waiting: waiting.collect() }))
+}
+
+/// What happened to a lock, newest first.
+#[utoipa::path(
+    get, path = "/v1/locks/{lockKey}/history", tag = "locks", operation_id = "getLockHistory",
+    params(KeyParameter, NamespaceParameter),
+    responses((status = 200, description = "What is remembered; nothing for an unknown lock", body = LockHistory))
+)]
+pub async fn history(State(server): State<Arc<Shared>>, request: Request) -> Response {
+    let (exchange, _body) = Exchange::begin(server, Route::History, request);
+    let outcome = remembered(&exchange).await;
+    exchange.end(outcome)
+}
+
+async fn remembered(exchange: &Exchange) -> Result<Response, Problem> {
+    let lock = exchange.lock()?;
+    let _place = exchange.enter(Class::Work)?;
+    let events = exchange.server.engine.lock_history(&lock).await?;
+    let events = events.into_iter().map(calls::event).collect();
+    Ok(json(StatusCode::OK, &LockHistory { lock_key: lock.key().into(), events }))
+}

@@ -1,0 +1,188 @@
+//! What is counted about requests (O4). Labels are route templates and classes, never a key.
+
+use crate::gate::{Class, Gates};
+use hyper::StatusCode;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use std::time::Duration;
+
+macro_rules! routes {
+    ($($variant:ident = $template:literal;)+) => {
+        /// A path that is served, by its template.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[allow(missing_docs, reason = "the template says it")]
+        pub enum Route { $($variant,)+ }
+
+        impl Route {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// As a label.
+            pub fn template(self) -> &'static str {
+                match self { $(Self::$variant => $template),+ }
+            }
+        }
+    };
+}
+
+routes! {
+    Acquire = "/v1/locks/{lockKey}/acquire";
+    Batch = "/v1/batch";
+    ForceRelease = "/v1/locks/{lockKey}/force-release";
+    Health = "/healthz";
+    History = "/v1/locks/{lockKey}/history";
+    List = "/v1/locks";
+    Lock = "/v1/locks/{lockKey}";
+    Metrics = "/metrics";
+    OpenApi = "/openapi.json";
+    Queue = "/v1/locks/{lockKey}/queue";
+    Ready = "/readyz";
+    Release = "/v1/locks/{lockKey}/release";
+    Renew = "/v1/locks/{lockKey}/renew";
+    Status = "/v1/status";
+    Unknown = "unknown";
+    Watch = "/v1/locks/{lockKey}/watch";
+    WatchAll = "/v1/watch/locks";
+}
+
+/// How requests end: by their status's class, or with their client gone.
+const ENDS: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "gone"];
+
+/// From half a millisecond, about the cost of a sync, to where something is wrong.
+const SECONDS: [f64; 12] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct ByRoute {
+    route: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct ByEnd {
+    route: &'static str,
+    status: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct ByClass {
+    class: &'static str,
+}
+
+/// Everything that is counted here, with a handle for each label: nothing is looked up per request.
+pub struct Metrics {
+    ends: Vec<[Counter; ENDS.len()]>,
+    latencies: Vec<Histogram>,
+    rejected: [Counter; Class::ALL.len()],
+    in_flight: [Gauge; Class::ALL.len()],
+    /// Connections now.
+    pub connections: Gauge,
+    /// Connections that found no room.
+    pub connections_rejected: Counter,
+    resident: Gauge,
+}
+
+impl Metrics {
+    /// Registers all of them.
+    pub fn new(registry: &mut Registry) -> Self {
+        let ends = Family::<ByEnd, Counter>::default();
+        let latencies =
+            Family::<ByRoute, Histogram, fn() -> Histogram>::new_with_constructor(|| Histogram::new(SECONDS));
+        let rejected = Family::<ByClass, Counter>::default();
+        let in_flight = Family::<ByClass, Gauge>::default();
+        let (connections, connections_rejected, resident) =
+            (Gauge::default(), Counter::default(), Gauge::default());
+        let ends_help = "Requests by route and by the class of their status; gone: the client left first";
+        registry.register("http_requests", ends_help, ends.clone());
+        let latency_help =
+            "From a request's arrival to its answer; acquires that may wait, batches and watches not counted";
+        registry.register_with_unit("http_request_duration", latency_help, Unit::Seconds, latencies.clone());
+        registry.register("http_rejected", "Calls refused for want of room, by class", rejected.clone());
+        registry.register("http_in_flight", "Calls under way, by class", in_flight.clone());
+        registry.register("http_connections", "Open connections", connections.clone());
+        let refused_help = "Connections refused for want of room";
+        registry.register("http_connections_rejected", refused_help, connections_rejected.clone());
+        let resident_help = "Memory of the process that is in RAM";
+        registry.register_with_unit("process_resident_memory", resident_help, Unit::Bytes, resident.clone());
+        let end =
+            |route: Route, status| ends.get_or_create(&ByEnd { route: route.template(), status }).clone();
+        Self {
+            ends: Route::ALL.iter().map(|route| ENDS.map(|status| end(*route, status))).collect(),
+            latencies: Route::ALL
+                .iter()
+                .map(|route| latencies.get_or_create(&ByRoute { route: route.template() }).clone())
+                .collect(),
+            rejected: Class::ALL
+                .map(|class| rejected.get_or_create(&ByClass { class: class.as_str() }).clone()),
+            in_flight: Class::ALL
+                .map(|class| in_flight.get_or_create(&ByClass { class: class.as_str() }).clone()),
+            connections,
+            connections_rejected,
+            resident,
+        }
+    }
+
+    /// A request ended: with this answer, or with its client gone.
+    pub fn ended(&self, route: Route, status: Option<StatusCode>) {
+        let end = status.map_or(4, |status| usize::from(status.as_u16() / 100).clamp(2, 5) - 2);
+        self.ends[route as usize][end].inc();
+    }
+
+    /// How long a request took.
+    pub fn took(&self, route: Route, latency: Duration) {
+        self.latencies[route as usize].observe(latency.as_secs_f64());
+    }
+
+    /// A call found no place.
+    pub fn reject(&self, class: Class) {
+        self.rejected[class as usize].inc();
+    }
+
+    /// Brings up to date what is only looked at when asked for.
+    pub fn refresh(&self, gates: &Gates) {
+        for class in Class::ALL {
+            self.in_flight[class as usize].set(gates.of(class).taken().try_into().unwrap_or(i64::MAX));
+        }
+        if let Some(bytes) = resident_bytes() {
+            self.resident.set(bytes);
+        }
+    }
+}
+
+/// The second number of `statm` is the resident set, in pages.
+fn resident_bytes() -> Option<i64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: i64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    pages.checked_mul(rustix::param::page_size().try_into().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_is_its_own_index() {
+        for (index, route) in Route::ALL.iter().enumerate() {
+            assert_eq!(*route as usize, index);
+        }
+    }
+
+    #[test]
+    fn an_end_is_counted_under_its_class() {
+        let mut registry = Registry::with_prefix("baton");
+        let metrics = Metrics::new(&mut registry);
+        metrics.ended(Route::Acquire, Some(StatusCode::CONFLICT));
+        metrics.ended(Route::Acquire, Some(StatusCode::OK));
+        metrics.ended(Route::Acquire, None);
+        metrics.took(Route::Acquire, Duration::from_millis(3));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in ["4xx", "2xx", "gone"] {
+            let route = Route::Acquire.template();
+            let wanted = format!("baton_http_requests_total{{route=\"{route}\",status=\"{line}\"}} 1");
+            assert!(text.contains(&wanted), "{wanted} in {text}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Listening, connections, draining.
+
+use crate::config::Config;
+use crate::gate::{Gate, Place};
+use crate::http::{self, Shared};
+use crate::run::RunError;
+use crate::socket::{self, Socket};
+use axum::Router;
+use baton_engine::{Engine, Random};
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioTimer;
+use hyper_util::service::TowerToHyperService;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+
+/// Bytes of a request's head, and of what is read at once. The longest key and namespace, percent-encoded, fit well.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// When accepting fails for want of something, that something needs time to come back.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    config: Config,
+    stopping: watch::Sender<bool>,
+}
+
+impl Server {
+    /// Opens the store, starts the engine and listens. Connections are accepted from then on, and served by
+    /// [`Server::serve`].
+    pub async fn start(config: Config) -> Result<Self, RunError> {
+        config.check()?;
+        let (url, data) = (config.store.clone(), config.data.clone());
+        let opening = tokio::task::spawn_blocking(move || baton_store::open(&url, &data));
+        let store = opening.await.map_err(|_| RunError::Interrupted)??;
+        let engine = Engine::start(store, config.engine.clone(), Random::system()).await?;
+        let listen = |source| RunError::Listen { address: config.listen, source };
+        let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let stopping = watch::Sender::new(false);
+        let shared = Arc::new(Shared::new(engine, &config, stopping.subscribe()));
+        Ok(Self { listener, address, shared, config, stopping })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop`, then drains: no more connections, waiters are told to call again, calls under way are
+    /// answered, within the configured time.
+    pub async fn serve(self, stop: impl Future<Output = ()>) {
+        let Self { listener, shared, config, stopping, .. } = self;
+        let gate = Gate::new(config.max_connections);
+        // Every connection holds a sender: when they are all gone, so are the connections.
+        let (open, mut closed) = mpsc::channel::<()>(1);
+        let (abort, aborted) = watch::channel(());
+        let connections = Connections {
+            builder: builder(&config),
+            router: http::router(shared.clone()),
+            stopping: stopping.subscribe(),
+            aborted,
+        };
+        let mut stop = pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = &mut stop => break,
+            };
+            match accepted {
+                Ok((stream, _)) => match gate.enter() {
+                    Some(place) => connections.spawn(stream, &shared, (place, open.clone())),
+                    None => refuse(&stream, &shared),
+                },
+                Err(error) if is_the_clients(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "can't accept connections");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop((listener, open));
+        stopping.send_replace(true);
+        let drained = async {
+            shared.engine.drain().await;
+            closed.recv().await;
+        };
+        if tokio::time::timeout(config.drain, drained).await.is_err() {
+            tracing::warn!(connections = gate.taken(), "closing what didn't end in time");
+        }
+        drop(abort);
+        closed.recv().await;
+    }
+}
+
+fn builder(config: &Config) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        // hyper counts it from when a connection is idle: it ends idle connections and slow heads alike.
+        .header_read_timeout(config.idle)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        // Answers are short: one copy is cheaper than a vectored write.
+        .writev(false);
+    builder
+}
+
+/// How connections are served.
+struct Connections {
+    builder: http1::Builder,
+    router: Router,
+    stopping: watch::Receiver<bool>,
+    aborted: watch::Receiver<()>,
+}
+
+impl Connections {
+    /// Dropping the task's future drops the handlers' futures, and so does hyper when the client is gone.
+    fn spawn(&self, stream: TcpStream, shared: &Arc<Shared>, held: (Place, mpsc::Sender<()>)) {
+        let Ok(socket) = Socket::new(stream) else { return };
+        let connection = self.builder.serve_connection(socket, TowerToHyperService::new(self.router.clone()));
+        let (mut stopping, mut aborted) = (self.stopping.clone(), self.aborted.clone());
+        let shared = shared.clone();
+        shared.metrics.connections.inc();
+        tokio::spawn(async move {
+            {
+                let mut connection = pin!(connection);
+                let ended = tokio::select! {
+                    biased;
+                    ended = connection.as_mut() => Some(ended),
+                    _ = stopping.wait_for(|stopping| *stopping) => None,
+                };
+                if ended.is_none() {
+                    connection.as_mut().graceful_shutdown();
+                    tokio::select! {
+                        biased;
+                        ended = connection.as_mut() => drop(ended),
+                        _ = aborted.changed() => {}
+                    }
+                }
+            }
+            shared.metrics.connections.dec();
+            drop(held);
+        });
+    }
+}
+
+/// Says so if the socket takes it at once, and closes.
+fn refuse(stream: &TcpStream, shared: &Shared) {
+    shared.metrics.connections_rejected.inc();
+    drop(stream.try_write(&socket::no_room()));
+}
+
+fn is_the_clients(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset
+    )
+}
