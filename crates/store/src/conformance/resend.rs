@@ -23,6 +23,8 @@ pub(super) async fn takes_effect_once<H: Harness>(harness: &H) {
             tokio::task::yield_now().await;
         }
         lost.abort();
+        // Aborted, or done.
+        lost.await.ok();
 
         let mut applied = Vec::new();
         for _ in 0..3 {

@@ -46,7 +46,7 @@ pub trait DiskFile: Send + Sync {
 /// A directory of this machine, locked against other processes for as long as this value lives.
 pub struct RealDisk {
     directory: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl RealDisk {
@@ -56,9 +56,18 @@ impl RealDisk {
         let path = directory.join("lock");
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Some(Self { directory: directory.to_owned(), _lock: lock })),
+            Ok(()) => Ok(Some(Self { directory: directory.to_owned(), lock })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+impl Drop for RealDisk {
+    /// Closing alone would leave the lock to a child process that was just forked, until it starts its program.
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.unlock() {
+            tracing::warn!(%error, "can't release the data directory before closing it");
         }
     }
 }
