@@ -5,7 +5,7 @@ use crate::duration;
 use crate::failure::Failure;
 use crate::output::{self, Format};
 use baton_client::wire::LockEvent;
-use baton_client::{ErrorCode, ListQuery, Locks};
+use baton_client::{ErrorCode, ListQuery, LockWatch, Locks, Watched};
 use std::time::Duration;
 
 /// Locks on one page.
@@ -32,10 +32,14 @@ pub enum LocksCommand {
         /// The lock
         key: String,
     },
-    /// Print what happens to a lock, as it happens
+    /// Print what happens to a lock, or to all whose keys begin alike, as it happens
     Watch {
         /// The lock
-        key: String,
+        #[arg(required_unless_present = "prefix")]
+        key: Option<String>,
+        /// All locks whose keys begin with this; "" for all
+        #[arg(long, conflicts_with = "key")]
+        prefix: Option<String>,
     },
     /// Show what happened to a lock, newest first
     History {
@@ -64,7 +68,10 @@ pub async fn run(command: LocksCommand, client: &ClientOptions) -> Result<u8, Fa
         LocksCommand::Ls { prefix, limit } => list(&locks, prefix, limit, json).await,
         LocksCommand::Show { key } => show(&locks, &key, json).await,
         LocksCommand::Queue { key } => queue(&locks, &key, json).await,
-        LocksCommand::Watch { key } => watch(&locks, &key, json).await,
+        LocksCommand::Watch { key: Some(key), .. } => watch(locks.watch(&key).await?, json).await,
+        LocksCommand::Watch { key: None, prefix } => {
+            watch(locks.watch_prefix(&prefix.unwrap_or_default()).await?, json).await
+        }
         LocksCommand::History { key } => history(&locks, &key, json).await,
         LocksCommand::ForceRelease { key, reason } => {
             let forced = locks.force_release(&key, &reason).await?;
@@ -183,15 +190,19 @@ fn row(event: LockEvent) -> [String; 6] {
     [at, what, event.owner_id, event.fencing_token.to_string(), renewals, why]
 }
 
-async fn watch(locks: &Locks, key: &str, json: bool) -> Result<u8, Failure> {
-    let mut watch = locks.watch(key).await?;
-    while let Some(event) = watch.next().await {
-        let event = event?;
-        if json {
-            output::json_line(&event)?;
-        } else {
-            let [at, what, owner, token, _, why] = row(event).map(output::printable);
-            output::line(format!("{at}  {what:<8}  {owner}  {token}  {why}").trim_end())?;
+async fn watch(mut watch: LockWatch, json: bool) -> Result<u8, Failure> {
+    while let Some(watched) = watch.next().await {
+        match watched? {
+            Watched::Event(event) if json => output::json_line(&event)?,
+            Watched::Event(event) => {
+                let key = output::printable(event.lock_key.clone());
+                let [at, what, owner, token, _, why] = row(event).map(output::printable);
+                output::line(format!("{at}  {what:<8}  {key}  {owner}  {token}  {why}").trim_end())?;
+            }
+            Watched::Gap if json => output::line("{\"event\":\"lost\"}")?,
+            Watched::Gap => {
+                output::line("... some events are missing; `baton locks show` says how things are now")?
+            }
         }
     }
     Err(Failure::new(

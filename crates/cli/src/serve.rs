@@ -1,8 +1,10 @@
 //! `baton serve`: the server. A flag wins over its environment variable, and that over the file.
 
 use crate::failure::Failure;
+use baton_server::{Config, RunError, telemetry};
 use clap::builder::BoolishValueParser;
 use serde::Deserialize;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -70,6 +72,21 @@ impl Settings {
     }
 }
 
+impl Settings {
+    fn into_config(self) -> Config {
+        let default = Config::default();
+        Config {
+            listen: self.listen.unwrap_or(default.listen),
+            data: self.data.unwrap_or(default.data),
+            store: self.store.unwrap_or(default.store),
+            insecure: self.insecure.unwrap_or(default.insecure),
+            max_connections: self.max_connections.unwrap_or(default.max_connections),
+            max_waiting: self.max_waiting.unwrap_or(default.max_waiting),
+            ..Config::default()
+        }
+    }
+}
+
 pub fn run(arguments: ServeArguments) -> Result<u8, Failure> {
     let file = arguments.config.as_deref().map(read).transpose()?.unwrap_or_default();
     serve(arguments.settings.or(file))
@@ -86,7 +103,34 @@ fn read(path: &Path) -> Result<Settings, Failure> {
 
 /// Starts the server and stays until it ends.
 fn serve(settings: Settings) -> Result<u8, Failure> {
-    Err(Failure::new(70, format!("this build has no server yet ({settings:?})"), "use a later one"))
+    telemetry::init(match settings.log_format {
+        None | Some(LogFormat::Auto) => telemetry::LogFormat::Auto,
+        Some(LogFormat::Json) => telemetry::LogFormat::Json,
+        Some(LogFormat::Text) => telemetry::LogFormat::Text,
+    });
+    let config = settings.into_config();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(baton_server::run(config, ready)).map_err(failed)?;
+    Ok(0)
+}
+
+/// The one line on standard output: whoever started us waits for it.
+fn ready(address: SocketAddr) {
+    let mut out = std::io::stdout().lock();
+    // If nobody reads it, the server serves all the same.
+    writeln!(out, "baton is ready on http://{address}").and_then(|()| out.flush()).ok();
+}
+
+fn failed(error: RunError) -> Failure {
+    let (exit, help) = match &error {
+        RunError::Config(_) => (78, "`baton serve --help` shows what can be set"),
+        RunError::Open(_) | RunError::Store(_) => {
+            (74, "check --data and --store: that the directory is writable and that no other server uses it")
+        }
+        RunError::Listen { .. } => (71, "another server may be there: choose another address with --listen"),
+        RunError::Signals(_) | RunError::Interrupted => (71, "start it again"),
+    };
+    Failure::new(exit, error.to_string(), help)
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub use lease::{Lease, LeaseLost, LossReason};
 pub use lock::{HeldBy, LockBuilder, TryAcquire};
 pub use locks::{ListQuery, Locks};
 pub use token::{FencingToken, LockToken};
-pub use watch::LockWatch;
+pub use watch::{LockWatch, Watched};
 
 /// Seconds, for short: `.ttl(secs(30))`.
 pub const fn secs(seconds: u64) -> std::time::Duration {

@@ -95,6 +95,13 @@ impl Locks {
         LockWatch::open(&self.baton, path::of(key, "watch", self.namespace.as_deref())).await
     }
 
+    /// What happens from now on to all locks of the namespace whose keys begin with `prefix`.
+    pub async fn watch_prefix(&self, prefix: &str) -> Result<LockWatch, Error> {
+        let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
+        let parameters = [("namespace", self.namespace.as_deref()), ("prefix", prefix)];
+        LockWatch::open(&self.baton, path::with_query("/v1/watch/locks".into(), &parameters)).await
+    }
+
     async fn read<T: DeserializeOwned>(&self, path: String) -> Result<T, Error> {
         let (reply, address) = self.baton.0.get(path).await?;
         reply.read(&address).map_err(|failure| Error::from_failure(failure, false))

@@ -17,13 +17,22 @@ use std::collections::VecDeque;
 /// Bytes of one event.
 const EVENT_BYTES_MAX: usize = 256 * 1024;
 
-/// A stream of what happens to a lock. Dropping it closes its connection.
+/// What a watch brings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Watched {
+    /// Something happened.
+    Event(LockEvent),
+    /// The server couldn't keep up: events may be missing. Read the status again.
+    Gap,
+}
+
+/// A stream of what happens to a lock, or to several. Dropping it closes its connection.
 pub struct LockWatch {
     address: Address,
     connection: Connection,
     body: Incoming,
     text: EventText,
-    ready: VecDeque<String>,
+    ready: VecDeque<Event>,
 }
 
 impl std::fmt::Debug for LockWatch {
@@ -62,10 +71,13 @@ impl LockWatch {
     }
 
     /// The next event; nothing when the server ended the stream. After an error there is nothing more.
-    pub async fn next(&mut self) -> Option<Result<LockEvent, Error>> {
+    pub async fn next(&mut self) -> Option<Result<Watched, Error>> {
         loop {
-            if let Some(data) = self.ready.pop_front() {
-                let event = serde_json::from_str(&data);
+            if let Some(Event { name, data }) = self.ready.pop_front() {
+                if name == "lost" {
+                    return Some(Ok(Watched::Gap));
+                }
+                let event = serde_json::from_str(&data).map(Watched::Event);
                 return Some(event.map_err(|error| Error::unexpected(format!("{}: {error}", self.address))));
             }
             match self.connection.piece(&mut self.body).await? {
@@ -83,21 +95,28 @@ impl LockWatch {
     }
 }
 
-/// Cuts the stream into the data of its events. Comments, ids and event names are skipped.
+/// One server-sent event.
+#[derive(Default, PartialEq, Debug)]
+struct Event {
+    name: String,
+    data: String,
+}
+
+/// Cuts the stream into events. Comments and ids are skipped.
 #[derive(Default)]
 struct EventText {
     line: Vec<u8>,
-    data: String,
+    event: Event,
 }
 
 struct TooLong;
 
 impl EventText {
-    fn read(&mut self, piece: &[u8], ready: &mut VecDeque<String>) -> Result<(), TooLong> {
+    fn read(&mut self, piece: &[u8], ready: &mut VecDeque<Event>) -> Result<(), TooLong> {
         for byte in piece {
             if *byte != b'\n' {
                 self.line.push(*byte);
-                if self.line.len() + self.data.len() > EVENT_BYTES_MAX {
+                if self.line.len() + self.event.data.len() > EVENT_BYTES_MAX {
                     return Err(TooLong);
                 }
                 continue;
@@ -105,14 +124,19 @@ impl EventText {
             let line = String::from_utf8_lossy(&self.line);
             let line = line.strip_suffix('\r').unwrap_or(&line);
             if line.is_empty() {
-                if !self.data.is_empty() {
-                    ready.push_back(std::mem::take(&mut self.data));
+                let event = std::mem::take(&mut self.event);
+                ready.extend((!event.data.is_empty()).then_some(event));
+            } else if let Some((field, value)) = line.split_once(':') {
+                let value = value.strip_prefix(' ').unwrap_or(value);
+                match field {
+                    "event" => self.event.name = value.to_owned(),
+                    "data" if self.event.data.is_empty() => self.event.data = value.to_owned(),
+                    "data" => {
+                        self.event.data.push('\n');
+                        self.event.data.push_str(value);
+                    }
+                    _ => {}
                 }
-            } else if let Some(data) = line.strip_prefix("data:") {
-                if !self.data.is_empty() {
-                    self.data.push('\n');
-                }
-                self.data.push_str(data.strip_prefix(' ').unwrap_or(data));
             }
             self.line.clear();
         }
@@ -132,7 +156,9 @@ mod tests {
             for piece in stream.chunks(size) {
                 assert!(text.read(piece, &mut ready).is_ok());
             }
-            assert_eq!(ready, ["{\"a\":\n1}", "two"], "{size}");
+            let found: Vec<_> =
+                ready.iter().map(|event| (event.name.as_str(), event.data.as_str())).collect();
+            assert_eq!(found, [("granted", "{\"a\":\n1}"), ("", "two")], "{size}");
         }
     }
 
