@@ -131,12 +131,24 @@ impl View {
     /// The record, not checked: for what an answer shows, and for what another check vouches for.
     pub fn peek(&self, key: &Key) -> Result<Option<Seen>, Pause> {
         debug_assert_eq!(key.group, self.group);
-        if let Some(write) = self.draft.writes.get(&key.name) {
-            return Ok(self.drafted(write));
-        }
-        match self.known.get(&key.name) {
-            Some(record) => Ok(record.as_ref().map(Seen::from)),
-            None => Err(Pause::Read(key.clone())),
+        let known = self.known.get(&key.name);
+        match self.draft.writes.get(&key.name) {
+            Some(Write::Delete { .. }) => Ok(None),
+            Some(Write::Put { value, ttl, .. }) => {
+                let old = known.and_then(Option::as_ref);
+                Ok(Some(Seen {
+                    value: value.clone(),
+                    created: old.map_or(Stamp::ThisCommit, |old| Stamp::At(old.created)),
+                    revision: Stamp::ThisCommit,
+                    touches: old.map_or(0, |old| old.touches),
+                    expires_in: ttl.length(),
+                }))
+            }
+            // A touched record says what it said, but may be one that is only taken to be there.
+            Some(Write::Touch { .. }) | None => match known {
+                Some(record) => Ok(record.as_ref().map(Seen::from)),
+                None => Err(Pause::Read(key.clone())),
+            },
         }
     }
 
@@ -147,8 +159,8 @@ impl View {
         }
         if let Stamp::At(created) = created {
             self.assumed = true;
-            self.undo.push(Undo::Check(key.name.clone(), None));
-            self.draft.checks.insert(key.name.clone(), Basis::Assumed(created));
+            let old = self.draft.checks.insert(key.name.clone(), Basis::Assumed(created));
+            self.undo.push(Undo::Check(key.name.clone(), old));
         }
         true
     }
@@ -224,6 +236,11 @@ impl View {
         writes.any(|(_, write)| matches!(write, Write::Put { .. }))
     }
 
+    /// Whether the draft deletes this record.
+    pub fn deletes(&self, key: &Key) -> bool {
+        matches!(self.draft.writes.get(&key.name), Some(Write::Delete { .. }))
+    }
+
     // What the engine uses.
 
     /// From here on, [`Self::roll_back`] undoes.
@@ -266,10 +283,15 @@ impl View {
         *self = Self::new(self.group);
     }
 
-    /// Forgets the draft and those facts that `keep` doesn't want.
-    pub fn retain(&mut self, keep: impl Fn(&[u8]) -> bool) {
-        self.known.retain(|name, record| record.is_some() && keep(name));
-        self.scanned.retain(|prefix, _| keep(prefix));
+    /// Forgets what is known of records whose names begin with `prefix`.
+    pub fn forget(&mut self, prefix: &Bytes) {
+        let from = (Bound::Included(prefix.clone()), Bound::Unbounded);
+        let names = self.known.range(from).map(|(name, _)| name);
+        let names: Vec<_> = names.take_while(|name| name.starts_with(prefix)).cloned().collect();
+        for name in names {
+            self.known.remove(&name);
+        }
+        self.scanned.remove(prefix);
     }
 
     /// Whether anything decided so far rests on an assumption. A commit would verify it; an answer without a commit
@@ -322,9 +344,14 @@ impl View {
         self.assumed = false;
         self.draft.checks.clear();
         for (name, write) in core::mem::take(&mut self.draft.writes) {
+            if matches!(write, Write::Delete { .. }) {
+                // Not kept as an absence: a view that lives long would collect them without end.
+                self.known.remove(&name);
+                continue;
+            }
             let known = self.known.entry(name).or_default();
             match write {
-                Write::Delete { .. } => *known = None,
+                Write::Delete { .. } => {}
                 Write::Touch { ttl, .. } => {
                     if let Some(record) = known {
                         record.touches += 1;
@@ -358,23 +385,6 @@ impl View {
         let name = write.key().name.clone();
         let old = self.draft.writes.insert(name.clone(), write);
         self.undo.push(Undo::Write(name, old));
-    }
-
-    fn drafted(&self, write: &Write) -> Option<Seen> {
-        match write {
-            Write::Delete { .. } => None,
-            Write::Touch { key, .. } => self.known.get(&key.name).cloned().flatten().as_ref().map(Seen::from),
-            Write::Put { key, value, ttl } => {
-                let old = self.known.get(&key.name).and_then(Option::as_ref);
-                Some(Seen {
-                    value: value.clone(),
-                    created: old.map_or(Stamp::ThisCommit, |old| Stamp::At(old.created)),
-                    revision: Stamp::ThisCommit,
-                    touches: old.map_or(0, |old| old.touches),
-                    expires_in: ttl.length(),
-                })
-            }
-        }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::command::{Acquire, Context, Decided, Granted, Reply};
 use super::memo::{Fate, Memo};
-use super::name::LockName;
+use super::name::{GrantId, LockName};
 use super::roster::Holder;
 use super::state::State;
 use super::waiting::Waiting;
 use crate::commit::Ttl;
-use crate::view::{Pause, View};
+use crate::view::{Pause, Stamp, View};
 
 pub(super) fn decide(
     lock: &LockName,
@@ -30,23 +30,23 @@ pub(super) fn decide(
     {
         return replay_grant(state, acquire);
     }
-    if memo.is_some() {
-        // Void: it never took effect, so it may now.
-        state.view.delete(&lock.memo(acquire.id));
+    let waiting = own_place(&mut state, acquire)?;
+    if let Some(waiting) = &waiting
+        && waiting.terms.digest() != acquire.digest
+    {
+        return state.reply(Reply::RequestIdReused);
     }
-    if let Some(attachment) = acquire.attachment {
-        if state.exists() {
-            state.view.assume_absent(&lock.waiting(acquire.id));
-            state.view.get(&lock.waiting(acquire.id))?;
-            if let Some(waiting) = state.waiting(acquire.id)? {
-                return rejoin(state, acquire, attachment, waiting);
-            }
-        }
-        if state.roster.holder.is_some() && state.holder().is_none() {
-            state.evict();
-        }
-    } else {
+    if acquire.attachment.is_none() {
+        // A refusal shows when the lease ends, so that the grant has to be read anyway.
         state.evict_if_expired()?;
+    } else if state.roster.holder.is_some() && state.holder().is_none() {
+        state.evict();
+    }
+    if let Some(waiting) = waiting {
+        return match acquire.attachment {
+            Some(attachment) => rejoin(state, acquire, attachment, waiting),
+            None => take_own_turn(state, acquire, &waiting),
+        };
     }
     if let Some(holder) = state.roster.holder.clone()
         && acquire.terms.reentrant
@@ -74,7 +74,7 @@ fn take_or_wait(mut state: State<'_>, acquire: &Acquire) -> Result<Decided, Paus
         let held = state.held()?;
         return state.reply(Reply::QueueFull(held));
     }
-    state.enqueue(acquire.id, &acquire.terms, attachment);
+    state.enqueue(acquire.id, &acquire.terms, attachment)?;
     state.reply(Reply::Parked)
 }
 
@@ -84,7 +84,7 @@ fn replay_memo(state: State<'_>, acquire: &Acquire, memo: &Memo) -> Result<Decid
         return state.reply(Reply::RequestIdReused);
     }
     match memo.fate {
-        Fate::Nested { of, count } => replay_nested(state, acquire, of, count),
+        Fate::Nested { of, count } => replay_nested(state, acquire, memo, of, count),
         Fate::Released => state.reply(Reply::AlreadyReleased),
         Fate::Expired | Fate::Forced | Fate::Void | Fate::Counted => state.reply(Reply::Expired),
     }
@@ -94,9 +94,10 @@ fn replay_memo(state: State<'_>, acquire: &Acquire, memo: &Memo) -> Result<Decid
 fn replay_grant(mut state: State<'_>, acquire: &Acquire) -> Result<Decided, Pause> {
     let Some(mut holder) = state.holder() else {
         // Its own lease ran out: that is the answer, and the next in the queue gets the lock.
+        let same = state.roster.holder.as_ref().is_some_and(|holder| holder.digest == acquire.digest);
         state.evict();
         state.hand_over()?;
-        return state.reply(Reply::Expired);
+        return state.reply(if same { Reply::Expired } else { Reply::RequestIdReused });
     };
     if holder.digest != acquire.digest {
         return state.reply(Reply::RequestIdReused);
@@ -113,11 +114,15 @@ fn replay_grant(mut state: State<'_>, acquire: &Acquire) -> Result<Decided, Paus
 
 /// The same owner takes what it has (L8).
 fn nest(mut state: State<'_>, acquire: &Acquire, mut holder: Holder) -> Result<Decided, Pause> {
+    // A memo needs the token, and the first one's answer may say that it takes one release.
+    let Stamp::At(_) = State::fencing(&holder) else { return Err(Pause::NextCommit) };
     let Some(count) = holder.count.checked_add(1) else {
         let held = state.held()?;
         return state.reply(Reply::QueueFull(held));
     };
     holder.count = count;
+    // This answer gives the token out again, so that the first one may not be undone any more.
+    holder.replayed = true;
     let fate = Fate::Nested { of: holder.id, count };
     state.remember(acquire.id, fate, State::fencing(&holder), acquire.digest, &holder.owner);
     state.view.lease(&state.lock.grant(holder.id))?;
@@ -130,11 +135,14 @@ fn nest(mut state: State<'_>, acquire: &Acquire, mut holder: Holder) -> Result<D
 fn replay_nested(
     mut state: State<'_>,
     acquire: &Acquire,
-    of: super::name::GrantId,
+    memo: &Memo,
+    of: GrantId,
     count: u32,
 ) -> Result<Decided, Pause> {
-    if let Some(holder) = state.holder()
-        && holder.id == of
+    // The same request may have been granted anew since, once it was forgotten: then with another token.
+    let is_same = |holder: &Holder| holder.id == of && State::fencing(holder) == Stamp::At(memo.fencing);
+    if state.roster.holder.as_ref().is_some_and(is_same)
+        && let Some(holder) = state.holder()
     {
         state.view.touch(&state.lock.grant(of), acquire.terms.ttl);
         return state.reply(Reply::Granted(again(&holder, acquire, count)));
@@ -159,6 +167,17 @@ fn again(holder: &Holder, acquire: &Acquire, count: u32) -> Granted {
     }
 }
 
+/// The request's place in the queue, if it has one. The roster's revision vouches for it.
+fn own_place(state: &mut State<'_>, acquire: &Acquire) -> Result<Option<Waiting>, Pause> {
+    if state.roster.waiting == 0 {
+        return Ok(None);
+    }
+    let key = state.lock.waiting(acquire.id);
+    state.view.assume_absent(&key);
+    state.view.get(&key)?;
+    state.waiting(acquire.id)
+}
+
 /// A waiter came back: it has its place, and this call is now the one parked for it (L3).
 fn rejoin(
     mut state: State<'_>,
@@ -166,15 +185,27 @@ fn rejoin(
     attachment: u64,
     waiting: Waiting,
 ) -> Result<Decided, Pause> {
-    if waiting.terms.digest() != acquire.digest {
-        return state.reply(Reply::RequestIdReused);
-    }
     let waiting = Waiting { node: state.context.node, attachment, ..waiting };
     state.view.put(&state.lock.waiting(acquire.id), waiting.encode(), Ttl::Forever);
     state.change();
-    if state.roster.holder.is_some() && state.holder().is_none() {
-        state.evict();
-    }
     state.hand_over()?;
     state.reply(Reply::Parked)
+}
+
+/// A waiter came back with a call that doesn't wait: it takes the lock if nobody comes before, else its place
+/// stays with the call that is parked for it.
+fn take_own_turn(mut state: State<'_>, acquire: &Acquire, waiting: &Waiting) -> Result<Decided, Pause> {
+    let someone_comes_before = state.hand_over()?;
+    match &state.roster.holder {
+        // Its parked call was first; this one hears the same.
+        Some(holder) if holder.id == acquire.id => return replay_grant(state, acquire),
+        None if !someone_comes_before => {
+            state.dequeue(acquire.id, waiting.place);
+            let granted = state.grant(acquire.id, &waiting.terms, Some(waiting))?;
+            return state.reply(Reply::Granted(granted));
+        }
+        _ => {}
+    }
+    let held = state.held()?;
+    state.reply(Reply::Held(held))
 }

@@ -13,21 +13,10 @@ use core::time::Duration;
 pub const AUDIT_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 pub(super) fn decide(mut state: State<'_>, force: &Force) -> Result<Decided, Pause> {
-    if let Some(target) = force.target
-        && let Some(note) = state.view.get(&state.lock.audit(target))?
-    {
-        // A repetition, after an answer was lost: it happened.
-        let note = Forced::decode(&note.value)?;
-        let fencing = Stamp::At(note.fencing);
-        return state.reply(Reply::Forced { id: target, owner: note.owner, fencing });
-    }
     state.evict_if_expired()?;
     let holder = match state.roster.holder.clone() {
         Some(holder) if force.target.is_none_or(|target| target == holder.id) => holder,
-        _ => {
-            state.hand_over()?;
-            return state.reply(Reply::NotFound);
-        }
+        _ => return not_the_holder(state, force),
     };
     let fencing = State::fencing(&holder);
     let Stamp::At(Revision(_)) = fencing else { return Err(Pause::NextCommit) };
@@ -42,4 +31,17 @@ pub(super) fn decide(mut state: State<'_>, force: &Force) -> Result<Decided, Pau
     state.end(End::Forced, Fate::Forced);
     state.hand_over()?;
     state.reply(Reply::Forced { id: holder.id, owner: holder.owner, fencing })
+}
+
+/// Nothing to take away: perhaps because that was done already, and the answer was lost.
+fn not_the_holder(mut state: State<'_>, force: &Force) -> Result<Decided, Pause> {
+    state.hand_over()?;
+    if let Some(target) = force.target
+        && let Some(note) = state.view.get(&state.lock.audit(target))?
+    {
+        let note = Forced::decode(&note.value)?;
+        let fencing = Stamp::At(note.fencing);
+        return state.reply(Reply::Forced { id: target, owner: note.owner, fencing });
+    }
+    state.reply(Reply::NotFound)
 }

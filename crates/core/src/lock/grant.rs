@@ -13,8 +13,8 @@ use core::time::Duration;
 pub struct Flags {
     /// Releases are counted, and need a requestId.
     pub reentrant: bool,
-    /// Nobody was queued when it was granted: a roster that hasn't changed since says just this grant, so a
-    /// release may guess it instead of reading it.
+    /// It wasn't queued, and nobody was when it was granted: a roster that hasn't changed since says just this
+    /// grant, so a release may guess it instead of reading it.
     pub alone: bool,
 }
 

@@ -12,6 +12,8 @@ pub(super) fn leave(mut state: State<'_>, attachment: Attachment) -> Result<Deci
         && is_attached(&state, &waiting, attachment)
     {
         state.dequeue(attachment.id, waiting.place);
+        // It may have been its turn: then it is the next one's.
+        state.hand_over()?;
     }
     state.reply(Reply::Left)
 }
@@ -24,6 +26,7 @@ pub(super) fn detach(mut state: State<'_>, attachment: Attachment) -> Result<Dec
         let waiting = Waiting { node: NodeId::NONE, ..waiting };
         state.view.put(&state.lock.waiting(attachment.id), waiting.encode(), Ttl::Forever);
         state.change();
+        state.hand_over()?;
     }
     state.reply(Reply::Left)
 }

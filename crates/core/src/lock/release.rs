@@ -22,6 +22,7 @@ pub(super) fn decide(
     let mut state = State::open(lock, view, context)?;
     if let Some(id) = release.id
         && let Some(memo) = state.recall(id)?
+        && memo.fate != Fate::Void
     {
         let same = memo.digest == digest_of(release);
         return state.reply(if same { Reply::Released } else { Reply::RequestIdReused });

@@ -21,7 +21,6 @@ pub(super) struct State<'a> {
     pub view: &'a mut View,
     pub context: &'a Context<'a>,
     pub roster: Roster,
-    exists: bool,
     changed: bool,
     effects: Vec<Effect>,
 }
@@ -29,7 +28,6 @@ pub(super) struct State<'a> {
 impl<'a> State<'a> {
     pub fn open(lock: &'a LockName, view: &'a mut View, context: &'a Context<'a>) -> Result<Self, Pause> {
         let seen = view.get(&lock.roster())?;
-        let exists = seen.is_some();
         let mut roster = Roster::default();
         if let Some(seen) = seen {
             roster = Roster::decode(&seen.value)?;
@@ -38,7 +36,7 @@ impl<'a> State<'a> {
                 holder.fencing.get_or_insert(revision);
             }
         }
-        Ok(Self { lock, view, context, roster, exists, changed: false, effects: Vec::new() })
+        Ok(Self { lock, view, context, roster, changed: false, effects: Vec::new() })
     }
 
     /// Ends the decision.
@@ -52,11 +50,6 @@ impl<'a> State<'a> {
             }
         }
         Ok(Decided { reply, effects: self.effects })
-    }
-
-    /// Whether there is anything to know about the lock.
-    pub fn exists(&self) -> bool {
-        self.exists
     }
 
     /// The roster will be written, and so get a new revision.
@@ -122,19 +115,25 @@ impl<'a> State<'a> {
         Ok(memo)
     }
 
-    /// Makes a grant. The lock must be free.
+    /// Makes a grant. The lock must be free, and the request without a memo or void.
     pub fn grant(&mut self, id: GrantId, terms: &Terms, queued: Option<&Waiting>) -> Result<Granted, Pause> {
-        // A grant's token is its commit's revision, so that two grants can't share a commit.
-        if self.view.creates(&self.lock.prefix(Kind::Grant)) {
+        let key = self.lock.grant(id);
+        // A grant's token is its commit's revision, so that two grants can't share a commit; and one that is put
+        // over the record of an undone one would keep that one's creation.
+        if self.view.creates(&self.lock.prefix(Kind::Grant)) || self.view.deletes(&key) {
             return Err(Pause::NextCommit);
         }
-        let key = self.lock.grant(id);
         self.view.assume_absent(&key);
         if self.view.lease(&key)?.is_some() {
             // Grants and rosters are made and ended together: a grant without its place in the roster is damage.
             return Err(Pause::Unreadable);
         }
-        let flags = Flags { reentrant: terms.reentrant, alone: self.roster.waiting == 0 };
+        if self.recall(id)?.is_some() {
+            // Void: it never took effect, so it may now. Until now the memo kept a late copy of the old commit out;
+            // from here on the grant does.
+            self.view.delete(&self.lock.memo(id));
+        }
+        let flags = Flags { reentrant: terms.reentrant, alone: queued.is_none() && self.roster.waiting == 0 };
         let grant = Grant {
             flags,
             ttl: terms.ttl,
@@ -187,8 +186,10 @@ impl<'a> State<'a> {
                 match (self.context.liveness)(id, &waiting) {
                     Liveness::Orphan => {}
                     Liveness::Elsewhere => return Ok(true),
-                    // Something was written under its id while it waited: it was given up, and is not granted.
-                    Liveness::Here if self.recall(id)?.is_some() => self.dequeue(id, waiting.place),
+                    // It had its turn already, whoever is parked for it.
+                    Liveness::Here if self.recall(id)?.is_some_and(|memo| memo.fate != Fate::Void) => {
+                        self.dequeue(id, waiting.place);
+                    }
                     Liveness::Here => {
                         self.dequeue(id, waiting.place);
                         self.grant(id, &waiting.terms, Some(&waiting))?;
@@ -220,7 +221,8 @@ impl<'a> State<'a> {
     }
 
     /// Puts a waiter at the end of the queue.
-    pub fn enqueue(&mut self, id: GrantId, terms: &Terms, attachment: u64) {
+    pub fn enqueue(&mut self, id: GrantId, terms: &Terms, attachment: u64) -> Result<(), Pause> {
+        self.keep_the_guess_of_a_drafted_grant_true()?;
         let place = self.roster.next_place;
         let (node, since) = (self.context.node, self.context.now);
         let waiting = Waiting { place, node, attachment, since, terms: terms.clone() };
@@ -229,6 +231,16 @@ impl<'a> State<'a> {
         self.roster.next_place += 1;
         self.roster.waiting += 1;
         self.change();
+        Ok(())
+    }
+
+    /// A grant made by this very draft may have been answered as `alone` already: its release will then guess the
+    /// roster of this commit, so that nothing may be added to it.
+    pub fn keep_the_guess_of_a_drafted_grant_true(&self) -> Result<(), Pause> {
+        match &self.roster.holder {
+            Some(holder) if holder.flags.alone && holder.fencing.is_none() => Err(Pause::NextCommit),
+            _ => Ok(()),
+        }
     }
 
     /// Takes a waiter out of the queue.
