@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't be set up should stop there")]
 
+#[path = "baton/crash.rs"]
+mod crash;
+#[path = "baton/http.rs"]
+mod http;
 #[path = "baton/lock.rs"]
 mod lock;
 #[path = "baton/locks.rs"]

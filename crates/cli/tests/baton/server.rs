@@ -27,34 +27,27 @@ impl Drop for Server {
 
 impl Server {
     pub fn start() -> Self {
+        Self::start_on("127.0.0.1:0")
+    }
+
+    /// On a port that stays the same when it is started again.
+    pub fn start_on_a_fixed_port() -> Self {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap().to_string();
+        drop(free);
+        Self::start_on(&address)
+    }
+
+    fn start_on(listen: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let log = std::fs::File::create(directory.path().join("server.log")).unwrap();
-        let mut child = binary()
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-            .arg(directory.path().join("data"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (found, ready) = mpsc::channel();
-        std::thread::spawn(move || {
-            let line = lines.by_ref().map_while(Result::ok).find(|line| line.starts_with(READY));
-            found.send(line).ok();
-            // Whatever else it says must not fill the pipe.
-            lines.for_each(drop);
-        });
-        let line = ready.recv_timeout(Duration::from_secs(20)).ok().flatten();
-        let Some(line) = line else {
-            child.kill().ok();
-            child.wait().ok();
-            let log = std::fs::read_to_string(directory.path().join("server.log")).unwrap_or_default();
-            panic!("the server never became ready:\n{log}");
-        };
-        let url =
-            line[READY.len()..].split_whitespace().next().unwrap().trim_end_matches([',', ';']).to_owned();
+        let (child, url) = launch(listen, directory.path());
         Self { child, url, directory }
+    }
+
+    /// Starts it again where it was, on the data that is there.
+    pub fn restart(&mut self) {
+        let listen = self.url.strip_prefix("http://").unwrap();
+        (self.child, self.url) = launch(listen, self.directory.path());
     }
 
     /// A `baton` command that talks to this server.
@@ -107,6 +100,36 @@ impl Server {
         let queue: serde_json::Value = serde_json::from_str(&output.stdout).expect(&output.stderr);
         queue["waiting"].as_array().unwrap().len()
     }
+}
+
+/// Starts the server and waits for its ready line.
+fn launch(listen: &str, directory: &Path) -> (Child, String) {
+    let log = std::fs::File::options().create(true).append(true).open(directory.join("server.log")).unwrap();
+    let mut child = binary()
+        .args(["serve", "--listen", listen, "--data"])
+        .arg(directory.join("data"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (found, ready) = mpsc::channel();
+    std::thread::spawn(move || {
+        let line = lines.by_ref().map_while(Result::ok).find(|line| line.starts_with(READY));
+        found.send(line).ok();
+        // Whatever else it says must not fill the pipe.
+        lines.for_each(drop);
+    });
+    let line = ready.recv_timeout(Duration::from_secs(20)).ok().flatten();
+    let Some(line) = line else {
+        child.kill().ok();
+        child.wait().ok();
+        let log = std::fs::read_to_string(directory.join("server.log")).unwrap_or_default();
+        panic!("the server never became ready:\n{log}");
+    };
+    let url = line[READY.len()..].split_whitespace().next().unwrap().trim_end_matches([',', ';']).to_owned();
+    (child, url)
 }
 
 /// The binary, untouched by what the machine's environment says about Baton.
