@@ -103,7 +103,8 @@ pub(super) fn recover(disk: &dyn Disk) -> Result<Recovered, OpenError> {
     }
     checkpoint::remove_obsolete(disk, begun)?;
     let next_segment = indexes.last().map_or(1, |last| last + 1);
-    let Replay { state, mark, log_bytes, .. } = replay;
+    let Replay { mut state, mark, log_bytes, .. } = replay;
+    state.index();
     Ok(Recovered { state, mark, next_segment, log_bytes, segments: indexes.len(), snapshot_bytes })
 }
 

@@ -38,13 +38,16 @@ impl View {
 pub(super) struct State {
     groups: Vec<BTreeMap<Bytes, Entry>>,
     expiries: BTreeSet<(u32, u8, Bytes)>,
+    /// Off while recovering: the index is built at once when all records are there.
+    indexing: bool,
     pub records: u64,
     pub bytes: u64,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { groups: vec![BTreeMap::new(); 256], expiries: BTreeSet::new(), records: 0, bytes: 0 }
+        let (groups, expiries) = (vec![BTreeMap::new(); 256], BTreeSet::new());
+        Self { groups, expiries, indexing: false, records: 0, bytes: 0 }
     }
 }
 
@@ -69,7 +72,7 @@ impl State {
     }
 
     pub fn put(&mut self, group: u8, name: Bytes, mut entry: Entry) {
-        entry.armed = tick(entry.expires_us);
+        entry.armed = if self.indexing { tick(entry.expires_us) } else { 0 };
         self.bytes += record_bytes(&name, &entry);
         match self.groups[usize::from(group)].entry(name) {
             btree_map::Entry::Vacant(place) => {
@@ -154,19 +157,27 @@ impl State {
     }
 
     /// Fills an empty group from records in order.
-    pub fn load(&mut self, group: u8, mut records: Vec<(Bytes, Entry)>) {
-        for (name, entry) in &mut records {
-            entry.armed = tick(entry.expires_us);
-            self.bytes += record_bytes(name, entry);
-            if entry.armed != 0 {
-                self.expiries.insert((entry.armed, group, name.clone()));
-            }
-        }
+    pub fn load(&mut self, group: u8, records: Vec<(Bytes, Entry)>) {
+        self.bytes += records.iter().map(|(name, entry)| record_bytes(name, entry)).sum::<u64>();
         self.records += records.len() as u64;
         self.groups[usize::from(group)] = records.into_iter().collect();
     }
 
-    /// Live records in order, one more than `limit` if there are more.
+    /// Ends recovering: builds the expiry index, and keeps it from now on.
+    pub fn index(&mut self) {
+        let mut expiries = Vec::new();
+        for (group, records) in (0..=u8::MAX).zip(&mut self.groups) {
+            for (name, entry) in records.iter_mut().filter(|(_, entry)| entry.expires_us != 0) {
+                entry.armed = tick(entry.expires_us);
+                expiries.push((entry.armed, group, name.clone()));
+            }
+        }
+        self.bytes += expiries.len() as u64 * EXPIRY_OVERHEAD_BYTES;
+        self.expiries = expiries.into_iter().collect();
+        self.indexing = true;
+    }
+
+    /// Live records in order.
     pub fn scan<'a>(
         &'a self,
         group: Group,

@@ -5,6 +5,7 @@ use baton_core::{Check, Commit, Outcome, Revision};
 use baton_store::conformance::{self, Ending, Harness};
 use baton_store::embedded::disk::Disk;
 use baton_store::embedded::{Embedded, OpenError, Options};
+use baton_store::watch::Change;
 use baton_store::{Reason, Store, StoreError, open};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -175,11 +176,16 @@ async fn memory_of_the_expired_is_taken_back_and_touched_ones_stay() {
     }
     committed(&store, [put_for("stays", "1", 5)]).await;
     committed(&store, [touch("stays", 100)]).await;
+    let mut expirations = store.expirations(b"gone-99"[..].into());
     world.time.advance(Duration::from_secs(10));
     for _ in 0..10 {
         committed(&store, [put("b", "1")]).await;
     }
     assert_eq!(store.usage().records, 2);
+    for _ in 0..11 {
+        let change = expirations.next().await.unwrap();
+        assert!(matches!(&change, Change::Expired { key } if key.name.starts_with(b"gone-99")), "{change:?}");
+    }
     assert!(store.read(vec![key("stays")]).await.unwrap().records[0].is_some());
     committed(&store, [delete("stays"), delete("b")]).await;
     let usage = store.usage();
