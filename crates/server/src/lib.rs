@@ -7,7 +7,7 @@
 //! - [`http`]: the paths; one file a primitive, and what they share
 //! - [`gate`]: bulkheads, so that waiting never starves releasing
 //! - [`metrics`]: what is counted about requests
-//! - [`telemetry`]: logs
+//! - [`telemetry`]: log lines, and what requests are called in them
 //!
 //! # What it promises
 //! Whatever a client sends is answered with a stable code and the field at fault, or takes effect; a client that

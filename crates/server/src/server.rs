@@ -7,6 +7,7 @@ use crate::run::RunError;
 use crate::socket::{self, Socket};
 use axum::Router;
 use baton_engine::{Engine, Random};
+use baton_store::Store;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioTimer;
 use hyper_util::service::TowerToHyperService;
@@ -22,6 +23,8 @@ use tokio::sync::{mpsc, watch};
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// When accepting fails for want of something, that something needs time to come back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long closing the store may take, after everything else has ended.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// A server that listens.
 pub struct Server {
@@ -97,6 +100,21 @@ impl Server {
         }
         drop(abort);
         closed.recv().await;
+        let store = Arc::downgrade(shared.engine.store());
+        drop((connections, shared));
+        closed_store(&store).await;
+    }
+}
+
+/// The engine's own tasks let go of the store once they hear of the drain; then its files are free for another.
+async fn closed_store(store: &std::sync::Weak<dyn Store>) {
+    let closing = async {
+        while store.strong_count() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    if tokio::time::timeout(CLOSE_MAX, closing).await.is_err() {
+        tracing::warn!("the store is still in use");
     }
 }
 

@@ -18,8 +18,8 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// What hyper's own refusals end with, and no answer of ours does.
-const BARE: &[u8] = b"content-length: 0\r\n\r\n";
+/// What hyper's own refusals say, and none of ours does.
+const BARE: &[u8] = b"content-length: 0\r\n";
 
 pub(crate) struct Socket {
     inner: TokioIo<TcpStream>,
@@ -41,15 +41,17 @@ impl Socket {
 
 /// The refusal with a body, if this is one without.
 fn with_body(bytes: &[u8]) -> Option<Vec<u8>> {
-    if !(bytes.starts_with(b"HTTP/1.1 4") && bytes.ends_with(BARE)) {
+    if !(bytes.starts_with(b"HTTP/1.1 4") && bytes.ends_with(b"\r\n\r\n")) {
         return None;
     }
+    let at = bytes.windows(BARE.len()).position(|window| window == BARE)?;
+    let head = [&bytes[..at], &bytes[at + BARE.len()..bytes.len() - 2]].concat();
     let (field, message) = match &bytes[9..12] {
         b"414" => ("path", "the path is too long"),
         b"431" => ("headers", "the headers are too long or too many"),
         _ => ("request", "this can't be read as an HTTP/1.1 request"),
     };
-    Some(complete(&bytes[..bytes.len() - BARE.len()], &ErrorBody::invalid(field, message)))
+    Some(complete(&head, &ErrorBody::invalid(field, message)))
 }
 
 fn complete(head: &[u8], body: &ErrorBody) -> Vec<u8> {
@@ -111,7 +113,7 @@ mod tests {
 
     #[test]
     fn only_a_refusal_without_a_body_gets_one() {
-        let bare = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        let bare = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\ndate: today\r\n\r\n";
         let full = String::from_utf8(with_body(bare).unwrap()).unwrap();
         let (head, body) = full.split_once("\r\n\r\n").unwrap();
         assert!(head.ends_with(&format!("content-length: {}", body.len())), "{head}");

@@ -41,7 +41,8 @@ impl<'a> Parameters<'a> {
                 decode(name, true).map_err(|why| Problem::invalid("query", format!("a name {why}")))?;
             let Some(name) = known.iter().find(|known| **known == name).copied() else {
                 let message = format!("unknown query parameter; known here: {}", known.join(", "));
-                return Err(Problem::invalid(quote(&name), message));
+                let name = quote(&name);
+                return Err(Problem::invalid(if name.is_empty() { "query" } else { &name }, message));
             };
             if found.iter().any(|(other, _)| *other == name) {
                 return Err(Problem::invalid(name, format!("{name} is given twice")));

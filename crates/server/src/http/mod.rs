@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! - [`lock`], [`views`], [`watch`]: `/v1/locks`: changing, looking at and following locks
-//! - [`batch`]: `/v1/batch`
+//! - [`batch`]: `/v1/batch`, several calls in one request
 //! - [`operations`]: health, status, metrics
 //! - [`openapi`]: the description of all of it
 //! - `calls`: one lock call, for a path as for a line of a batch

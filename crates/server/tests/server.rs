@@ -1,0 +1,26 @@
+//! The server as its clients see it: over TCP, on the embedded store.
+
+#[path = "server/batches.rs"]
+mod batches;
+#[path = "server/client.rs"]
+mod client;
+#[path = "server/contract.rs"]
+mod contract;
+#[path = "server/fuzz.rs"]
+mod fuzz;
+#[path = "server/harness.rs"]
+mod harness;
+#[path = "server/lists.rs"]
+mod lists;
+#[path = "server/operations.rs"]
+mod operations;
+#[path = "server/overload.rs"]
+mod overload;
+#[path = "server/refusals.rs"]
+mod refusals;
+#[path = "server/stopping.rs"]
+mod stopping;
+#[path = "server/waiting.rs"]
+mod waiting;
+#[path = "server/watches.rs"]
+mod watches;
