@@ -100,21 +100,27 @@ impl Server {
         }
         drop(abort);
         closed.recv().await;
-        let store = Arc::downgrade(shared.engine.store());
+        let store = shared.engine.store().clone();
         drop((connections, shared));
-        closed_store(&store).await;
+        close(store).await;
     }
 }
 
-/// The engine's own tasks let go of the store once they hear of the drain; then its files are free for another.
-async fn closed_store(store: &std::sync::Weak<dyn Store>) {
-    let closing = async {
-        while store.strong_count() > 0 {
+/// The engine's own tasks let go of the store once they hear of the drain. Then it is closed here, so that its files
+/// are free for another when serving is over.
+async fn close(store: Arc<dyn Store>) {
+    let alone = async {
+        while Arc::strong_count(&store) > 1 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    if tokio::time::timeout(CLOSE_MAX, closing).await.is_err() {
+    if tokio::time::timeout(CLOSE_MAX, alone).await.is_err() {
         tracing::warn!("the store is still in use");
+    }
+    // Closing may sync.
+    let closing = tokio::task::spawn_blocking(move || drop(store));
+    if closing.await.is_err() {
+        tracing::error!("the store didn't close");
     }
 }
 

@@ -1,4 +1,5 @@
 //! The server as its clients see it: over TCP, on the embedded store.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on should say so")]
 
 #[path = "server/batches.rs"]
 mod batches;
