@@ -52,7 +52,7 @@ pub struct RealDisk {
 impl RealDisk {
     /// Makes the directory if need be and takes its lock; `None` when somebody else has it.
     pub fn open(directory: &Path) -> io::Result<Option<Self>> {
-        std::fs::create_dir_all(directory)?;
+        create_durably(directory)?;
         let path = directory.join("lock");
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
         match lock.try_lock() {
@@ -61,6 +61,17 @@ impl RealDisk {
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
+}
+
+/// Makes a directory whose name survives a power failure, as what is synced inside it does.
+fn create_durably(directory: &Path) -> io::Result<()> {
+    let missing: Vec<_> = directory.ancestors().take_while(|path| !path.exists()).collect();
+    std::fs::create_dir_all(directory)?;
+    for parent in missing.iter().filter_map(|path| path.parent()) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(())
 }
 
 impl Drop for RealDisk {

@@ -164,7 +164,7 @@ impl Writer {
             });
         }
         self.must_sync |= view.saw_fresh_expiry;
-        let lag_us = now_us - self.durable_us;
+        let lag_us = now_us.saturating_sub(self.durable_us);
         let clock_due =
             self.state.has_leases() && (lag_us >= CLOCK_LAG_US_MAX || !open) && self.log.has_room(0);
         if !self.batch.is_empty() || self.must_sync || clock_due {

@@ -1,7 +1,7 @@
 //! The embedded store: the laws, and what is its own.
 
 use crate::simulated::{Simulated, commit, committed, delete, key, put, put_for, touch};
-use baton_core::{Check, Commit, Outcome, Revision};
+use baton_core::{Check, Commit, Outcome, Revision, Ttl, Write};
 use baton_store::conformance::{self, Ending, Harness};
 use baton_store::embedded::disk::Disk;
 use baton_store::embedded::{Embedded, OpenError, Options};
@@ -154,6 +154,25 @@ async fn leases_stand_still_while_it_is_down_and_ignore_the_wall_clock() {
     assert!(store.read(vec![key("a")]).await.unwrap().records[0].is_some(), "a microsecond early");
     world.time.advance(Duration::from_micros(1));
     assert!(store.read(vec![key("a")]).await.unwrap().records[0].is_none());
+}
+
+#[tokio::test]
+async fn what_anybody_saw_expired_stays_so_after_a_crash() {
+    for seed in 0..8 {
+        let world = Simulated::new(seed);
+        let store = world.start().unwrap();
+        let ttl = Ttl::Exactly(Duration::from_millis(100));
+        let brief = Write::Put { key: key("brief"), value: b"1"[..].into(), ttl };
+        committed(&store, [brief, put_for("long", "1", 100)]).await;
+        world.time.advance(Duration::from_millis(100));
+        assert!(store.read(vec![key("brief")]).await.unwrap().records[0].is_none());
+        world.disk.crash_at(Some(0));
+        drop(store);
+        world.disk.restart();
+        let store = world.start().unwrap();
+        let records = store.read(vec![key("brief"), key("long")]).await.unwrap().records;
+        assert!(records[0].is_none() && records[1].is_some(), "{records:?}");
+    }
 }
 
 #[tokio::test]

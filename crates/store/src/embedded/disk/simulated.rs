@@ -336,9 +336,8 @@ impl DiskFile for SimulatedFile {
             return Err(io::Error::other("the disk failed"));
         }
         if !crash || world.random.one_in(2) {
-            let file = &mut world.files[self.id];
-            file.pending.clear();
-            file.durable = file.seen.clone();
+            let Contents { durable, pending, .. } = &mut world.files[self.id];
+            pending.drain(..).for_each(|pending| pending.apply(durable));
         }
         world.outcome()
     }
