@@ -200,7 +200,10 @@ fn take_own_turn(mut state: State<'_>, acquire: &Acquire, waiting: &Waiting) -> 
         // Its parked call was first; this one hears the same.
         Some(holder) if holder.id == acquire.id => return replay_grant(state, acquire),
         None if !someone_comes_before => {
-            state.dequeue(acquire.id, waiting.place);
+            // Unless it was forgotten, and has just been dropped.
+            if state.waiting(acquire.id)?.is_some() {
+                state.dequeue(acquire.id, waiting.place);
+            }
             let granted = state.grant(acquire.id, &waiting.terms, Some(waiting))?;
             return state.reply(Reply::Granted(granted));
         }

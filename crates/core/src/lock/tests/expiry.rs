@@ -37,7 +37,7 @@ fn nobody_is_evicted_by_a_decision_that_raced_with_a_new_grant() {
         let mut world = World::default();
         world.take(ALICE);
         world.advance(TTL);
-        world.run_racing(HERE, &[request.clone()], |world| {
+        world.run_racing(HERE, core::slice::from_ref(&request), |world| {
             world.settle(THERE);
             let bob = world.acquire(BOB, &terms(BOB));
             world.run(THERE, bob).granted();
