@@ -12,8 +12,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The first segment of a run is at most this big, so that opening doesn't wait for a large one.
+/// The first segment of a run is at most this big, so that opening doesn't wait for a large one and a quiet
+/// store doesn't use what it doesn't need. Each further one is four times the last, up to what was asked for.
 const FIRST_SEGMENT_BYTES_MAX: u64 = 4 << 20;
+const SEGMENT_GROWTH: u64 = 4;
+/// The next segment is prepared when one part in this many of the present one is used.
+const PREPARE_AT_PART: u64 = 4;
 /// How often a segment that couldn't be prepared is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
@@ -65,6 +69,7 @@ pub struct Log {
     current: Segment,
     sequence: u64,
     next: Arc<Next>,
+    segment_bytes: u64,
     preparer: Option<JoinHandle<()>>,
 }
 
@@ -95,14 +100,13 @@ impl Log {
         index: u64,
         sequence: u64,
     ) -> io::Result<Self> {
-        let next =
-            Arc::new(Next { state: Mutex::new(NextState::Wanted(index + 1)), changed: Condvar::new() });
+        let next = Arc::new(Next { state: Mutex::new(NextState::Unwanted), changed: Condvar::new() });
         let current = prepare(&*disk, index, segment_bytes.min(FIRST_SEGMENT_BYTES_MAX), &next)?;
         let preparer = std::thread::Builder::new().name("baton-log".into()).spawn({
             let next = next.clone();
-            move || prepare_segments(&*disk, segment_bytes, &next)
+            move || prepare_segments(&*disk, &next)
         })?;
-        Ok(Self { current, sequence, next, preparer: Some(preparer) })
+        Ok(Self { current, sequence, next, segment_bytes, preparer: Some(preparer) })
     }
 
     /// The number of the last batch.
@@ -125,15 +129,16 @@ impl Log {
     /// Whether a segment couldn't be prepared, and why.
     pub fn trouble(&self) -> Option<String> {
         match &*self.next.lock() {
-            NextState::Failed(_, why) => Some(why.clone()),
+            NextState::Failed(.., why) => Some(why.clone()),
             _ => None,
         }
     }
 
     /// Waits until the next segment has been prepared or that has failed, then says whether there is room.
     pub fn wait_for_room(&self, payload_bytes: usize) -> bool {
+        self.want_next();
         let state = self.next.lock();
-        let waiting = self.next.changed.wait_while(state, |state| matches!(state, NextState::Wanted(_)));
+        let waiting = self.next.changed.wait_while(state, |state| matches!(state, NextState::Wanted(..)));
         drop(waiting.expect("no panic while held"));
         self.has_room(payload_bytes)
     }
@@ -147,9 +152,22 @@ impl Log {
         let (segment, buffer) = (&mut self.current, &mut batch.0);
         segment::seal(buffer, segment.header.salt, self.sequence + 1, clock_us, revision);
         segment.file.write_at(segment.offset, buffer)?;
+        let unused_before = segment.offset * PREPARE_AT_PART < segment.bytes;
         segment.offset += buffer.len() as u64;
         self.sequence += 1;
-        Ok(buffer.len())
+        if unused_before && segment.offset * PREPARE_AT_PART >= segment.bytes {
+            self.want_next();
+        }
+        Ok(batch.0.len())
+    }
+
+    fn want_next(&self) {
+        let mut state = self.next.lock();
+        if matches!(&*state, NextState::Unwanted) {
+            let bytes = self.current.bytes.saturating_mul(SEGMENT_GROWTH).min(self.segment_bytes);
+            *state = NextState::Wanted(self.current.header.index + 1, bytes);
+            self.next.changed.notify_all();
+        }
     }
 
     /// Makes what was appended durable.
@@ -175,10 +193,12 @@ struct Next {
     changed: Condvar,
 }
 
+/// The segment after the present one. Wanted and failed ones have an index and a size.
 enum NextState {
-    Wanted(u64),
+    Unwanted,
+    Wanted(u64, u64),
     Ready(Segment),
-    Failed(u64, String),
+    Failed(u64, u64, String),
     Stopped,
 }
 
@@ -189,12 +209,8 @@ impl Next {
 
     fn take(&self) -> io::Result<Segment> {
         let mut state = self.lock();
-        match std::mem::replace(&mut *state, NextState::Stopped) {
-            NextState::Ready(segment) => {
-                *state = NextState::Wanted(segment.header.index + 1);
-                self.changed.notify_all();
-                Ok(segment)
-            }
+        match std::mem::replace(&mut *state, NextState::Unwanted) {
+            NextState::Ready(segment) => Ok(segment),
             other => {
                 *state = other;
                 Err(io::Error::other("no segment is ready; has_room was not asked"))
@@ -203,16 +219,18 @@ impl Next {
     }
 }
 
-fn prepare_segments(disk: &dyn Disk, segment_bytes: u64, next: &Next) {
+fn prepare_segments(disk: &dyn Disk, next: &Next) {
     let mut state = next.lock();
     loop {
         state = match &*state {
             NextState::Stopped => return,
-            NextState::Ready(_) => next.changed.wait(state).expect("no panic while held"),
-            &NextState::Wanted(index) | &NextState::Failed(index, _) => {
+            NextState::Unwanted | NextState::Ready(_) => {
+                next.changed.wait(state).expect("no panic while held")
+            }
+            &NextState::Wanted(index, bytes) | &NextState::Failed(index, bytes, _) => {
                 let failed_before = matches!(&*state, NextState::Failed(..));
                 drop(state);
-                let prepared = prepare(disk, index, segment_bytes, next);
+                let prepared = prepare(disk, index, bytes, next);
                 let mut state = next.lock();
                 if matches!(&*state, NextState::Stopped) {
                     return;
@@ -223,7 +241,7 @@ fn prepare_segments(disk: &dyn Disk, segment_bytes: u64, next: &Next) {
                         if !failed_before {
                             tracing::error!(%error, segment = name_of(index), "can't prepare a log segment: no room to grow");
                         }
-                        *state = NextState::Failed(index, error.to_string());
+                        *state = NextState::Failed(index, bytes, error.to_string());
                         next.changed.notify_all();
                         state = next.changed.wait_timeout(state, RETRY_AFTER).expect("no panic while held").0;
                     }
@@ -260,6 +278,9 @@ fn fill(disk: &dyn Disk, index: u64, bytes: u64, next: &Next) -> io::Result<Segm
         offset += count;
     }
     file.write_at(0, &header.encode())?;
+    if matches!(&*next.lock(), NextState::Stopped) {
+        return Err(io::ErrorKind::Interrupted.into());
+    }
     file.sync()?;
     disk.rename(NEXT, &name_of(index))?;
     disk.sync_names()?;
