@@ -84,9 +84,11 @@ fn a_command_that_pauses_keeps_the_checks_of_the_ones_before_it() {
 fn a_holder_that_repeats_its_acquire_isnt_evicted_by_the_next_command() {
     let mut world = World::default();
     let alice = world.take(ALICE);
-    let commands = [world.acquire(ALICE, &terms(ALICE)), world.acquire(BOB, &terms(BOB))];
+    // The waiter makes the roster known, but not the grant: that is taken to be there, and touched.
+    let (carol, _) = world.acquire_waiting(HERE, CAROL, &terms(CAROL));
+    let commands = [carol, world.acquire(ALICE, &terms(ALICE)), world.acquire(BOB, &terms(BOB))];
     let answers = world.run_all(HERE, &commands);
-    assert_eq!(answers[0].granted().fencing, alice.fencing);
-    assert!(matches!(answers[1].reply, Reply::Held(_)));
+    assert_eq!(answers[1].granted().fencing, alice.fencing);
+    assert!(matches!(answers[2].reply, Reply::Held(_)));
     assert_eq!(world.holder(), Some(alice.id));
 }
