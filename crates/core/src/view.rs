@@ -103,13 +103,22 @@ pub struct View {
     undo: Vec<Undo>,
     /// Whether anything was taken for granted that the store hasn't said.
     assumed: bool,
+    /// Names that were found or assumed absent.
+    absent: Vec<Bytes>,
 }
 
 impl View {
     /// Knows nothing yet.
     pub fn new(group: Group) -> Self {
-        let (known, scanned) = (BTreeMap::new(), BTreeMap::new());
-        Self { group, known, scanned, draft: Draft::default(), undo: Vec::new(), assumed: false }
+        Self {
+            group,
+            known: BTreeMap::new(),
+            scanned: BTreeMap::new(),
+            draft: Draft::default(),
+            undo: Vec::new(),
+            assumed: false,
+            absent: Vec::new(),
+        }
     }
 
     // What rules use.
@@ -206,7 +215,7 @@ impl View {
         if !self.known.contains_key(&key.name) {
             self.assumed = true;
             self.undo.push(Undo::Fact(key.name.clone()));
-            self.known.insert(key.name.clone(), record);
+            self.learn(key, record);
         }
     }
 
@@ -263,6 +272,9 @@ impl View {
 
     /// Remembers what the store said of a record.
     pub fn learn(&mut self, key: &Key, record: Option<Record>) {
+        if record.is_none() {
+            self.absent.push(key.name.clone());
+        }
         self.known.insert(key.name.clone(), record);
     }
 
@@ -285,6 +297,7 @@ impl View {
 
     /// Forgets what is known of records whose names begin with `prefix`.
     pub fn forget(&mut self, prefix: &Bytes) {
+        debug_assert!(!self.is_dirty(), "the draft's checks are made of what is known");
         let from = (Bound::Included(prefix.clone()), Bound::Unbounded);
         let names = self.known.range(from).map(|(name, _)| name);
         let names: Vec<_> = names.take_while(|name| name.starts_with(prefix)).cloned().collect();
@@ -292,6 +305,16 @@ impl View {
             self.known.remove(&name);
         }
         self.scanned.remove(prefix);
+    }
+
+    /// Forgets what isn't there: a view that lives long would collect it without end.
+    pub fn forget_absences(&mut self) {
+        debug_assert!(!self.is_dirty(), "the draft's checks are made of what is known");
+        for name in core::mem::take(&mut self.absent) {
+            if self.known.get(&name).is_some_and(Option::is_none) {
+                self.known.remove(&name);
+            }
+        }
     }
 
     /// Whether anything decided so far rests on an assumption. A commit would verify it; an answer without a commit

@@ -23,6 +23,8 @@ const CONFLICTS_MAX: u32 = 64;
 const READS_MAX: u32 = 4096;
 /// Names of a queue read at once.
 const SCAN_PAGE: usize = 128;
+/// How often an id is poisoned again because its memo changed meanwhile.
+const POISONINGS_MAX: usize = 4;
 /// The first pause before a commit of unknown outcome is sent again.
 const RESEND_FIRST: Duration = Duration::from_millis(5);
 
@@ -72,6 +74,10 @@ impl Desk {
         batch: &mut Batch,
     ) -> Result<Landed, Failed> {
         loop {
+            if self.view.peek(&self.lock.roster()).is_err() {
+                // What is known of a queue is only as good as the roster that vouches for it.
+                self.view.clear();
+            }
             let decided = self.draft(jobs, batch).await?;
             let count = decided.len();
             self.node.metrics.batch_commands.observe(count as f64);
@@ -270,19 +276,33 @@ impl Desk {
         };
         let (memo_key, grant_key) = (self.lock.memo(acquire.id), self.lock.grant(acquire.id));
         let ttl = Ttl::AtLeast(self.node.config.memory);
-        let commit = Commit {
-            checks: vec![Check::Absent(memo_key.clone()), Check::Absent(grant_key)],
-            writes: vec![Write::Put { key: memo_key, value: memo.encode(), ttl }],
-        };
-        let sent = self.node.store.commit(commit);
-        match tokio::time::timeout(self.node.config.store_deadline, sent).await {
-            Ok(Ok(Outcome::Committed { .. })) => Poisoned::Yes,
-            Ok(Ok(Outcome::Conflict { found, .. })) => {
-                let landed = found.get(1).is_some_and(|(_, grant)| grant.is_some());
-                if landed { Poisoned::Landed } else { Poisoned::Yes }
+        let mut check = Check::Absent(memo_key.clone());
+        for _ in 0..POISONINGS_MAX {
+            let commit = Commit {
+                checks: vec![check, Check::Absent(grant_key.clone())],
+                writes: vec![Write::Put { key: memo_key.clone(), value: memo.encode(), ttl }],
+            };
+            let sent = self.node.store.commit(commit);
+            let outcome = tokio::time::timeout(self.node.config.store_deadline, sent).await;
+            let Ok(Ok(outcome)) = outcome else { return Poisoned::Unknown };
+            let found = match outcome {
+                Outcome::Committed { .. } => return Poisoned::Yes,
+                Outcome::Conflict { found, .. } => found,
+            };
+            if found.get(1).is_some_and(|(_, grant)| grant.is_some()) {
+                return Poisoned::Landed;
             }
-            Ok(Err(_)) | Err(_) => Poisoned::Unknown,
+            check = match found.into_iter().next().and_then(|(_, memo)| memo) {
+                None => Check::Absent(memo_key.clone()),
+                // The commit may have been decided on a void memo, and check that it is the same still: so it
+                // mustn't be.
+                Some(memo) if Memo::decode(&memo.value).is_ok_and(|memo| memo.fate == Fate::Void) => {
+                    Check::At(memo_key.clone(), memo.revision)
+                }
+                Some(_) => return Poisoned::Yes,
+            };
         }
+        Poisoned::Unknown
     }
 }
 

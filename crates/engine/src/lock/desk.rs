@@ -304,6 +304,7 @@ impl Desk {
     async fn tidy(&mut self) {
         self.view.forget(&self.lock.prefix(Kind::Grant));
         self.view.forget(&self.lock.prefix(Kind::Memo));
+        self.view.forget_absences();
         let roster = self.view.peek(&self.lock.roster()).ok().flatten();
         let roster = roster.and_then(|seen| Roster::decode(&seen.value).ok()).unwrap_or_default();
         if roster.waiting == 0 {
