@@ -28,7 +28,7 @@
 //! - `baton`: the handle, its servers, retries and failover
 //! - `lock`, `acquire`, `guard`, `lease`: asking for a lock, getting it, holding it, losing it
 //! - `locks`, `watch`: looking at locks
-//! - `host`, `batch`, `connection`: one server, the calls collected for it, one socket
+//! - `host`, `batch`, `lane`, `connection`: one server, the calls collected for it, their requests, one socket
 //! - `clock`, `retry`, `random`, `path`, `address`, `token`, `error`: what these are made of
 
 mod acquire;
@@ -40,6 +40,7 @@ mod connection;
 mod error;
 mod guard;
 mod host;
+mod lane;
 mod lease;
 mod lock;
 mod locks;
