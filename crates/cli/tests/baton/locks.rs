@@ -75,7 +75,7 @@ fn a_watch_prints_events_as_they_happen() {
     let mut command = server.command(&["locks", "watch", "k", "--output", "json"]);
     let mut watch = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    let (send, events) = std::sync::mpsc::channel();
+    let (send, events) = std::sync::mpsc::sync_channel(1024);
     std::thread::spawn(move || lines.by_ref().map_while(Result::ok).try_for_each(|line| send.send(line)));
     // When the watch begins can't be seen from outside: lock until it shows.
     let mut seen = Vec::new();

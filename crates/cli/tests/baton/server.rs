@@ -114,7 +114,7 @@ fn launch(listen: &str, directory: &Path) -> (Child, String) {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let (found, ready) = mpsc::channel();
+    let (found, ready) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
         let line = lines.by_ref().map_while(Result::ok).find(|line| line.starts_with(READY));
         found.send(line).ok();
