@@ -1,0 +1,47 @@
+//! First in, first out, and no barging: nobody is granted a lock while someone before him in the queue has his call
+//! parked at the node that grants.
+
+use super::Evidence;
+use crate::timeline::State;
+use crate::world::{Ask, Records};
+use baton_core::lock::GrantId;
+use baton_core::lock::memo::Fate;
+use baton_core::lock::waiting::Waiting;
+use std::time::Duration;
+
+pub(super) fn violations(evidence: &Evidence<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (lock, story) in evidence.stories.iter().enumerate() {
+        for (before, step) in story.changes() {
+            let Some(life) = story.lives.iter().find(|life| life.created == step.revision) else { continue };
+            for (id, waiting) in ahead(before, life.id) {
+                let had_its_turn = story.memo(id, step.revision).is_some_and(|memo| memo.fate != Fate::Void);
+                if !had_its_turn && is_parked(evidence.records, step.node, step.at, waiting) {
+                    let (revision, at) = (step.revision.0, step.at);
+                    found.push(format!(
+                        "lock-{lock}: grant {revision} to {:?} at {at:?} passed {id:?} over, who was waiting at place {}",
+                        life.id, waiting.place
+                    ));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Everybody who comes before a request; everybody, if it isn't queued.
+fn ahead(state: &State, id: GrantId) -> impl Iterator<Item = (GrantId, &Waiting)> {
+    let place = state.waiting.get(&id).map_or(u64::MAX, |waiting| waiting.place);
+    let before = state.order.range(..place).map(|(_, id)| *id);
+    before.filter_map(|id| state.waiting.get(&id).map(|waiting| (id, waiting)))
+}
+
+/// Whether a waiter's call was at this node before, at and after this moment.
+pub(super) fn is_parked(records: &Records, node: u32, at: Duration, waiting: &Waiting) -> bool {
+    let is_here = records.nodes.iter().any(|life| life.number == node && life.id == waiting.node.0);
+    is_here && records.calls.iter().any(|call| {
+        let numbered =
+            matches!(call.ask, Ask::Acquire { attachment: Some(number), .. } if number == waiting.attachment);
+        numbered && call.node == node && call.start <= at && call.end.is_none_or(|end| end > at)
+    })
+}
