@@ -2,6 +2,7 @@
 //! with the field at fault, before anything is done.
 
 use super::answer::Problem;
+use super::whole;
 use axum::body::{Body, HttpBody};
 use baton_api::limits;
 use bytes::{Bytes, BytesMut};
@@ -167,8 +168,11 @@ async fn discard(mut body: Body, within: Duration) {
 
 /// JSON as a `T`: all of it, every field known and none twice.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // Only what fails is read again, to find out where.
-    serde_json::from_slice(bytes).map_err(|error| at_fault::<T>(bytes, &error))
+    // Only what fails is read again, to find out whether it can be helped, and if not, where it is wrong.
+    serde_json::from_slice(bytes).or_else(|error| {
+        let helped = whole::numbers(bytes).and_then(|text| serde_json::from_slice(&text).ok());
+        helped.ok_or_else(|| at_fault::<T>(bytes, &error))
+    })
 }
 
 fn at_fault<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Problem {
@@ -287,6 +291,8 @@ mod tests {
             assert_eq!(problem.0.field.as_deref(), Some(field), "{body}: {problem:?}");
         }
         assert!(parse::<AcquireRequest>(br#"{"ownerId":"a","ttlMillis":1000,"requestId":null}"#).is_ok());
+        let parsed: AcquireRequest = parse(br#"{"ownerId":"1.0","ttlMillis":1000.0}"#).unwrap();
+        assert_eq!((parsed.owner_id.as_str(), parsed.ttl_millis), ("1.0", 1000));
     }
 
     #[test]

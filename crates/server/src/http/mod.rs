@@ -6,7 +6,7 @@
 //! - [`operations`]: health, status, metrics
 //! - [`openapi`]: the description of all of it
 //! - `calls`: one lock call, for a path as for a line of a batch
-//! - `exchange`, `input`, `answer`: what all of them share
+//! - `exchange`, `input`, `whole`, `answer`: what all of them share
 
 mod answer;
 pub mod batch;
@@ -18,6 +18,7 @@ pub mod openapi;
 pub mod operations;
 pub mod views;
 pub mod watch;
+mod whole;
 
 use crate::gate::{Class, Gates, Place};
 use crate::metrics::{Metrics, Route};

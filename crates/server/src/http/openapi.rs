@@ -5,9 +5,9 @@
 //! for ASCII, and on the safe side for the rest.
 
 use super::{Shared, batch, lock, operations, views, watch};
-use baton_api::ErrorBody;
 use baton_api::batch::{Answer, BatchAnswer};
 use baton_api::lock::LockEvent;
+use baton_api::{ErrorBody, ErrorCode};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use utoipa::{IntoParams, OpenApi};
@@ -99,6 +99,9 @@ pub fn document() -> Vec<u8> {
     let (_router, described) = routes().split_for_parts();
     let mut document = serde_json::to_value(described).unwrap_or_default();
     document["info"]["version"] = json!(env!("CARGO_PKG_VERSION"));
+    // As they stand on the wire, which the derive doesn't see.
+    document["components"]["schemas"]["ErrorCode"]["enum"] =
+        ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
     loosen_batch(&mut document);
     for operation in operations(&mut document) {
         complete(operation);
@@ -118,7 +121,8 @@ fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
 
 /// What every operation may answer, and what its parameters look like.
 fn complete(operation: &mut Value) {
-    for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    for parameter in parameters.into_iter().flatten() {
         let name = parameter["name"].as_str().unwrap_or_default().to_owned();
         refine(&name, &mut parameter["schema"]);
     }
@@ -157,6 +161,9 @@ fn loosen_batch(document: &mut Value) {
         schemas.insert(format!("Batched{name}"), loose);
     }
     if let Some(call) = schemas.get_mut("Call") {
+        for variant in call["oneOf"].as_array_mut().into_iter().flatten() {
+            variant["additionalProperties"] = false.into();
+        }
         each_object(call, &mut |object| {
             if let Some(Value::String(target)) = object.get_mut("$ref") {
                 *target = target.replace("/schemas/", "/schemas/Batched");
@@ -165,7 +172,7 @@ fn loosen_batch(document: &mut Value) {
     }
     let call = &mut schemas["BatchCall"]["properties"];
     call["id"] = json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX,
-                         "description": "Comes back with the answer. Each call of a batch needs its own." });
+                         "description": "Comes back with the answer. Chosen by the caller." });
     for field in ["lockKey", "namespace"] {
         call[field][EXEMPT] = true.into();
     }
@@ -231,7 +238,10 @@ mod tests {
     #[test]
     fn every_operation_says_how_bad_input_and_overload_are_answered() {
         let mut document = described();
+        let codes = document["components"]["schemas"]["ErrorCode"]["enum"].clone();
+        assert_eq!(codes[0], "ALREADY_RELEASED");
         for operation in operations(&mut document) {
+            assert!(operation.get("parameters").is_none_or(Value::is_array), "{operation}");
             for status in ["200", "400", "500", "503"] {
                 assert!(operation["responses"][status].is_object(), "{status} of {operation}");
             }
@@ -247,6 +257,7 @@ mod tests {
         let batched = &schemas["BatchedAcquireRequest"]["properties"];
         assert!(batched["ownerId"]["pattern"].is_null() && batched["ownerId"]["maxLength"].is_null());
         assert!(schemas["BatchCall"]["properties"]["lockKey"]["pattern"].is_null());
+        assert_eq!(schemas["Call"]["oneOf"][0]["additionalProperties"], false);
         assert!(!String::from_utf8(super::document()).unwrap().contains(EXEMPT));
     }
 }
