@@ -46,7 +46,8 @@ async fn readiness(exchange: &Exchange) -> Result<Response, Problem> {
     if exchange.server.is_stopping() {
         return Err(Problem::not_ready("the server is stopping; use another one"));
     }
-    let _place = exchange.enter(Class::Work)?;
+    // Busy isn't broken: a balancer that took busy nodes out would only make the others busier.
+    let _place = exchange.enter(Class::Urgent)?;
     if !exchange.server.engine.is_ready().await {
         return Err(Problem::not_ready("the store can't commit; see the server's log"));
     }
