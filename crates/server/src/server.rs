@@ -115,7 +115,8 @@ async fn close(store: Arc<dyn Store>) {
         }
     };
     if tokio::time::timeout(CLOSE_MAX, alone).await.is_err() {
-        tracing::warn!("the store is still in use");
+        // Something still writes behind the answers; what was acknowledged is safe already.
+        tracing::info!("the store is still in use; it closes with the process");
     }
     // Closing may sync.
     let closing = tokio::task::spawn_blocking(move || drop(store));
