@@ -37,6 +37,8 @@ macro_rules! error_codes {
 error_codes! {
     /// The request's grant was already released; it is not taken again.
     AlreadyReleased = "ALREADY_RELEASED", 409, 75;
+    /// The caller may not do this: a web page of another site, until there are roles.
+    Forbidden = "FORBIDDEN", 403, 77;
     /// A bug or a broken invariant. Details are in the server's log only.
     Internal = "INTERNAL", 500, 70;
     /// Something in the request is not allowed; `field` says what.

@@ -9,10 +9,10 @@ use crate::telemetry;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use baton_api::ErrorCode;
+use baton_api::{ErrorBody, ErrorCode};
 use baton_core::lock::LockName;
 use hyper::Uri;
-use hyper::header::HeaderValue;
+use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +29,8 @@ pub(crate) struct Exchange {
     /// What the caller calls it; given back in the answer.
     correlation: Option<HeaderValue>,
     traceparent: Option<HeaderValue>,
+    /// A browser says that another site's page sent it.
+    cross_site: bool,
     /// It may wait by design: how long it takes says nothing.
     pub(crate) waits: bool,
     ended: bool,
@@ -41,6 +43,7 @@ impl Exchange {
         let (mut head, body) = request.into_parts();
         let correlation = head.headers.remove(telemetry::CORRELATION_ID).filter(telemetry::is_id);
         let traceparent = head.headers.remove("traceparent").filter(telemetry::is_id);
+        let cross_site = is_cross_site(&head.headers);
         let exchange = Self {
             server,
             uri: head.uri,
@@ -48,6 +51,7 @@ impl Exchange {
             started,
             correlation,
             traceparent,
+            cross_site,
             waits: false,
             ended: false,
         };
@@ -61,8 +65,14 @@ impl Exchange {
         Ok(LockName::new(parameters.namespace()?, &key))
     }
 
-    /// The body, as a `T`.
+    /// The body, as a `T`. Whatever has a body changes something, and a page of another site may not: any page in a
+    /// browser on this machine can send to a loopback address.
     pub(crate) async fn read<T: DeserializeOwned>(&self, body: Body, bytes_max: usize) -> Result<T, Problem> {
+        if self.cross_site {
+            let message =
+                "a web page of another site may not change anything here; call without an Origin header";
+            return Err(ErrorBody::new(ErrorCode::Forbidden, message).into());
+        }
         input::parse(&input::body(body, bytes_max, self.server.body_within).await?)
     }
 
@@ -135,6 +145,14 @@ impl Exchange {
             );
         }
     }
+}
+
+/// Programs send no Origin; a browser sends the page's, which is ours only if it names the host that is called.
+fn is_cross_site(headers: &HeaderMap) -> bool {
+    let Some(origin) = headers.get(ORIGIN) else { return false };
+    let site = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, site)| site);
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    site.is_none() || site != host
 }
 
 impl Drop for Exchange {

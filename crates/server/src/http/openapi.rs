@@ -126,7 +126,14 @@ fn complete(operation: &mut Value) {
         let name = parameter["name"].as_str().unwrap_or_default().to_owned();
         refine(&name, &mut parameter["schema"]);
     }
+    let has_body = operation.get("requestBody").is_some();
     let Some(responses) = operation["responses"].as_object_mut() else { return };
+    let schema = json!({ "$ref": "#/components/schemas/ErrorBody" });
+    if has_body {
+        let cross_site = "FORBIDDEN: a web page of another site sent it";
+        let content = json!({ "application/json": { "schema": schema.clone() } });
+        responses.entry("403").or_insert_with(|| json!({ "description": cross_site, "content": content }));
+    }
     for (status, description) in [
         ("400", "INVALID_ARGUMENT: `field` says what is at fault"),
         ("500", "INTERNAL: the server's log says more"),
@@ -135,9 +142,8 @@ fn complete(operation: &mut Value) {
             "OVERLOADED, QUEUE_FULL, STORE_FULL or STORE_UNAVAILABLE: try again after `retryAfterMillis`",
         ),
     ] {
-        let schema = json!({ "$ref": "#/components/schemas/ErrorBody" });
         responses.entry(status).or_insert_with(
-            || json!({ "description": description, "content": { "application/json": { "schema": schema } } }),
+            || json!({ "description": description, "content": { "application/json": { "schema": schema.clone() } } }),
         );
     }
 }

@@ -201,3 +201,23 @@ async fn a_body_that_is_too_long_or_too_slow_is_refused_before_it_is_read() {
     exact.resize(64 * 1024, b' ');
     baton.client().await.call("POST", path, &exact).await.ok();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_web_page_of_another_site_changes_nothing() {
+    let baton = Baton::start().await;
+    let body = acquire("page").to_string();
+    let length = body.len();
+    for (origin, status) in [("http://elsewhere.example", 403), ("null", 403), ("http://baton.test", 200)] {
+        let head = "POST /v1/locks/k/acquire HTTP/1.1\r\nhost: baton.test\r\ncontent-type: text/plain\r\n";
+        let request = format!("{head}origin: {origin}\r\ncontent-length: {length}\r\n\r\n{body}");
+        let mut client = baton.client().await;
+        client.send(request.as_bytes()).await.unwrap();
+        let answer = client.answer("POST").await.unwrap();
+        if status == 403 {
+            assert_eq!(answer.code(403), "FORBIDDEN", "{origin}");
+            assert_eq!(baton.get("/v1/locks/k").await.json()["locked"], false);
+        } else {
+            assert_eq!(answer.ok()["ownerId"], "page", "{origin}");
+        }
+    }
+}
