@@ -21,11 +21,14 @@ use baton_store::Range;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// Events kept of one lock: older ones make room.
 const EVENTS_MAX: usize = 64;
 /// Locks whose events wait to be written; beyond it events are dropped, and counted.
 const PENDING_MAX: usize = 16 * 1024;
+/// Histories written at once.
+const WRITTEN_TOGETHER: usize = 64;
 /// Forced releases shown of one lock.
 const FORCED_MAX: usize = 64;
 const VERSION: u8 = 1;
@@ -44,6 +47,7 @@ struct Event {
 #[derive(Default)]
 pub(crate) struct History {
     pending: Mutex<BTreeMap<LockName, VecDeque<Event>>>,
+    flushing: tokio::sync::Mutex<()>,
 }
 
 impl Node {
@@ -123,11 +127,22 @@ pub(crate) async fn keep(node: Arc<Node>) {
 
 /// Writes what is pending. Failures are dropped: history follows, it doesn't lead.
 pub(crate) async fn flush(node: &Arc<Node>) {
-    let pending = std::mem::take(&mut *node.history.pending.lock().expect("no panic while held"));
-    for (lock, events) in pending {
-        if append(node, &lock, events).await.is_err() {
-            node.metrics.history_dropped.inc();
+    let _one_at_a_time = node.history.flushing.lock().await;
+    let mut pending = std::mem::take(&mut *node.history.pending.lock().expect("no panic while held"));
+    while !pending.is_empty() {
+        // Side by side, so that the store can sync them together.
+        let mut writing = JoinSet::new();
+        while writing.len() < WRITTEN_TOGETHER
+            && let Some((lock, events)) = pending.pop_first()
+        {
+            let node = node.clone();
+            writing.spawn(async move {
+                if append(&node, &lock, events).await.is_err() {
+                    node.metrics.history_dropped.inc();
+                }
+            });
         }
+        writing.join_all().await;
     }
 }
 
