@@ -215,7 +215,10 @@ impl Desk {
     }
 
     /// A call that changes nothing, within the store's deadline.
-    async fn in_time<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, Failure> {
+    pub(super) async fn in_time<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Failure> {
         match tokio::time::timeout(self.node.config.store_deadline, call).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => {

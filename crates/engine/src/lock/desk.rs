@@ -8,12 +8,12 @@
 use super::calls::Failure;
 use super::commit::{Batch, Landed, Poisoned, Witnessed};
 use crate::engine::Node;
-use baton_core::lock::command::Attachment;
+use baton_core::lock::command::{Acquire, Attachment};
 use baton_core::lock::name::Kind;
 use baton_core::lock::roster::Roster;
 use baton_core::lock::waiting::Waiting;
 use baton_core::lock::{Command, Decided, Effect, GrantId, Liveness, LockName, Reply};
-use baton_core::{Revision, View, WallTime};
+use baton_core::{Revision, Stamp, View, WallTime};
 use baton_store::Range;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -29,6 +29,8 @@ pub(super) const BATCH_MAX: usize = 64;
 const EXPIRY_SLACK: Duration = Duration::from_millis(1);
 /// Where other nodes may change the lock too, whoever waits looks at least this often.
 const SHARED_LOOK: Duration = Duration::from_secs(1);
+/// After a failure of the store, whoever waits looks again this much later.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Waiters read at once when a desk counts who is waiting without a call.
 const CENSUS_PAGE: usize = 256;
 
@@ -127,8 +129,12 @@ pub(crate) fn submit(node: &Arc<Node>, lock: &LockName, job: Job) {
 
 /// A call that waits for the lock.
 struct Parked {
+    /// To be decided again if it turns out that the waiter was granted by a commit of unknown outcome.
+    acquire: Acquire,
     attachment: u64,
     answer: oneshot::Sender<Answer>,
+    /// Whether a commit that grants it may still be under way: as of its job.
+    doubtful: bool,
 }
 
 /// The desk's own task.
@@ -143,13 +149,31 @@ pub(super) struct Desk {
     /// Waiters of other nodes, when last counted.
     elsewhere: u64,
     look_at: Option<Instant>,
+    /// The store failed the last round: what is known of the lock is nothing.
+    is_blind: bool,
+    /// A commit that nobody waits for any more may still land, and hand the lock over.
+    is_in_doubt: bool,
+    /// A look at the lock failed, and has to be made whoever else is interested.
+    owes_look: bool,
 }
 
 impl Desk {
     fn new(node: Arc<Node>, lock: LockName, arrived: Arc<Notify>) -> Self {
         let view = View::new(lock.group());
         let (parked, orphans) = (BTreeMap::new(), BTreeMap::new());
-        Self { node, lock, view, arrived, parked, orphans, elsewhere: 0, look_at: None }
+        Self {
+            node,
+            lock,
+            view,
+            arrived,
+            parked,
+            orphans,
+            elsewhere: 0,
+            look_at: None,
+            is_blind: false,
+            is_in_doubt: false,
+            owes_look: false,
+        }
     }
 
     async fn run(mut self) {
@@ -180,7 +204,8 @@ impl Desk {
     fn take_up(&self) -> Option<VecDeque<Job>> {
         let mut shard = self.node.desks.shard(&self.lock).lock().expect("no panic while held");
         let tray = shard.get_mut(&self.lock)?;
-        if tray.pending.is_empty() && self.parked.is_empty() && self.orphans.is_empty() {
+        let is_idle = self.parked.is_empty() && self.orphans.is_empty() && !self.owes_look;
+        if tray.pending.is_empty() && is_idle {
             shard.remove(&self.lock);
             return None;
         }
@@ -189,13 +214,15 @@ impl Desk {
 
     /// Decides and commits until every job is answered or parked.
     async fn work(&mut self, mut jobs: VecDeque<Job>) {
-        if self.node.store.guarantees().shared {
+        if self.node.store.guarantees().shared || self.is_in_doubt {
             self.view.clear();
         }
+        self.is_blind = false;
         let mut batch = Batch::new(jobs.iter());
         while !jobs.is_empty() {
             match self.commit(&mut jobs, &mut batch).await {
                 Ok(Landed { decided, revision, now, witnessed }) => {
+                    self.is_in_doubt &= !self.has_moved_on(revision);
                     for Decided { reply, effects } in decided {
                         let job = jobs.pop_front().expect("one for each decision");
                         let told = Told { reply, revision, now };
@@ -205,7 +232,13 @@ impl Desk {
                 }
                 Err((count, failure)) => {
                     self.view.clear();
+                    self.is_blind = true;
                     for job in jobs.drain(..count) {
+                        self.is_in_doubt |= job.doubtful;
+                        self.owes_look |= matches!(job.command, Command::Settle);
+                        // Whatever failed now, what was sent before may still land.
+                        let unknown = job.doubtful && failure != Failure::Internal;
+                        let failure = if unknown { Failure::Unavailable { unknown } } else { failure };
                         // If nobody listens any more, there is nobody to tell.
                         drop(job.tell(Answer::Failed(failure)));
                     }
@@ -214,31 +247,37 @@ impl Desk {
         }
     }
 
-    /// Carries out a decision that has been committed. Gives the job back if it has to be decided again.
-    async fn deliver(
-        &mut self,
-        job: Job,
-        told: Told,
-        effects: &[Effect],
-        witnessed: &Witnessed,
-    ) -> Option<Job> {
+    /// Whether a commit rewrote the roster: then nothing that was decided on the old one can land any more.
+    fn has_moved_on(&self, revision: Revision) -> bool {
+        let roster = self.view.peek(&self.lock.roster()).ok().flatten();
+        revision != Revision::default() && roster.is_none_or(|seen| seen.revision == Stamp::At(revision))
+    }
+
+    /// Carries out a decision that has been committed. Gives back what has to be decided again.
+    async fn deliver(&mut self, job: Job, told: Told, effects: &[Effect], witnessed: &Witnessed) -> Vec<Job> {
+        let mut again = Vec::new();
         let is_parked = told.reply == Reply::Parked;
         let job = if is_parked { self.park(job) } else { Some(job) };
         for effect in effects {
             self.node.record(&self.lock, effect, &told, witnessed);
-            if let Effect::Granted { grant, .. } = effect {
-                self.look_at = Some(Instant::now() + grant.ttl + EXPIRY_SLACK);
-                if let Some(parked) = self.parked.remove(&grant.id) {
-                    self.node.metrics.parked.dec();
-                    let told = Told { reply: Reply::Granted(grant.clone()), ..told.clone() };
-                    self.hand(grant.id, parked.answer, told);
+            match effect {
+                Effect::Granted { grant, .. } => {
+                    self.look_at = Some(Instant::now() + grant.ttl + EXPIRY_SLACK);
+                    if let Some(parked) = self.parked.remove(&grant.id) {
+                        self.node.metrics.parked.dec();
+                        let told = Told { reply: Reply::Granted(grant.clone()), ..told.clone() };
+                        self.hand(grant.id, parked.answer, told);
+                    }
                 }
+                // Granted by a commit of unknown outcome, and over before anybody knew: its call is to hear so.
+                Effect::Ended { id, .. } => again.extend(self.take_back(*id)),
             }
         }
         if let Reply::Settled { holder_expires_in, .. } = &told.reply {
             self.look_at = holder_expires_in.map(|left| Instant::now() + left + EXPIRY_SLACK);
+            self.owes_look = false;
         }
-        let job = job?;
+        let Some(job) = job else { return again };
         match &job.command {
             Command::Acquire(acquire) => {
                 let is_refusal = !matches!(told.reply, Reply::Granted(_));
@@ -247,18 +286,39 @@ impl Desk {
                         Poisoned::Yes => {}
                         Poisoned::Landed => {
                             self.view.clear();
-                            return Some(job);
+                            again.push(job);
+                            return again;
                         }
                         Poisoned::Unknown => {
                             // If nobody listens any more, there is nobody to tell.
                             drop(job.tell(Answer::Failed(Failure::Unavailable { unknown: true })));
-                            return None;
+                            return again;
                         }
                     }
                 }
-                self.hand(acquire.id, job.answer?, told);
+                let id = acquire.id;
+                if let Some(answer) = job.answer {
+                    self.hand(id, answer, told);
+                }
             }
             Command::Leave(attachment) | Command::Detach(attachment) => {
+                if let Some(acquire) = self.doubt_of_leaving(&job) {
+                    match self.poison(&acquire).await {
+                        Poisoned::Yes => {}
+                        Poisoned::Landed => {
+                            // It has the lock after all: that is heard first.
+                            self.view.clear();
+                            again.extend(self.take_back(acquire.id));
+                            again.push(job);
+                            return again;
+                        }
+                        Poisoned::Unknown => {
+                            // If nobody listens any more, there is nobody to tell.
+                            drop(job.tell(Answer::Failed(Failure::Unavailable { unknown: true })));
+                            return again;
+                        }
+                    }
+                }
                 self.unpark(*attachment);
                 // If nobody listens any more, the effect stands all the same.
                 drop(job.tell(Answer::Told(told)));
@@ -266,7 +326,25 @@ impl Desk {
             // As above.
             _ => drop(job.tell(Answer::Told(told))),
         }
-        None
+        again
+    }
+
+    /// What has to be poisoned before somebody hears that it has left: it was parked by a later attempt, and an
+    /// earlier one may still be under way.
+    fn doubt_of_leaving(&self, job: &Job) -> Option<Acquire> {
+        let Command::Leave(attachment) = &job.command else { return None };
+        let parked = self.parked.get(&attachment.id)?;
+        let is_heard = job.answer.as_ref().is_some_and(|answer| !answer.is_closed());
+        let matters = parked.doubtful && parked.attachment == attachment.number && is_heard;
+        matters.then(|| parked.acquire.clone())
+    }
+
+    /// The call of a parked waiter, to be decided anew.
+    fn take_back(&mut self, id: GrantId) -> Option<Job> {
+        let Parked { acquire, answer, doubtful, .. } = self.parked.remove(&id)?;
+        self.node.metrics.parked.dec();
+        let deadline = Instant::now() + self.node.config.store_deadline;
+        Some(Job { command: Command::Acquire(acquire), answer: Some(answer), deadline, doubtful })
     }
 
     /// Gives an answer to a caller. A new grant that nobody is there to take is taken back.
@@ -284,11 +362,16 @@ impl Desk {
 
     /// Keeps the call of a waiter; an older call for the same waiter is sent away.
     fn park(&mut self, job: Job) -> Option<Job> {
-        let Command::Acquire(acquire) = &job.command else { return Some(job) };
-        let Some(attachment) = acquire.attachment else { return Some(job) };
+        let attachment = match &job.command {
+            Command::Acquire(acquire) => acquire.attachment,
+            _ => None,
+        };
+        let (Some(attachment), Command::Acquire(acquire)) = (attachment, job.command.clone()) else {
+            return Some(job);
+        };
         let id = acquire.id;
         self.orphans.remove(&id);
-        let parked = Parked { attachment, answer: job.answer? };
+        let parked = Parked { acquire, attachment, answer: job.answer?, doubtful: job.doubtful };
         match self.parked.insert(id, parked) {
             // If it is gone already, so much the better.
             Some(older) => drop(older.answer.send(Answer::CallAgain)),
@@ -305,30 +388,57 @@ impl Desk {
         self.view.forget(&self.lock.prefix(Kind::Grant));
         self.view.forget(&self.lock.prefix(Kind::Memo));
         self.view.forget_absences();
+        self.part_from_the_gone();
+        if self.is_blind {
+            self.look_at = Some(Instant::now() + LOOK_AGAIN);
+            return;
+        }
         let roster = self.view.peek(&self.lock.roster()).ok().flatten();
         let roster = roster.and_then(|seen| Roster::decode(&seen.value).ok()).unwrap_or_default();
         if roster.waiting == 0 {
             self.orphans.clear();
             self.elsewhere = 0;
         }
+        if let Some(holder) = &roster.holder
+            && let Some(job) = self.take_back(holder.id)
+        {
+            // Granted by a commit of unknown outcome: its call is to hear so.
+            submit(&self.node, &self.lock, job);
+        }
         let counted = self.parked.len() as u64 + self.orphans.len() as u64 + self.elsewhere;
         if roster.waiting > counted {
             self.census().await;
         }
-        if self.look_at.is_none() && !(self.parked.is_empty() && self.orphans.is_empty()) {
+        // A free lock needs no look: whoever could have taken it has.
+        if self.look_at.is_none() && roster.holder.is_some() {
             self.look_at = Some(Instant::now());
+        }
+    }
+
+    /// Waiters whose callers have gone keep their place without a call, should their leaving have failed.
+    fn part_from_the_gone(&mut self) {
+        let gone = self.parked.iter().filter(|(_, parked)| parked.answer.is_closed());
+        let gone: Vec<_> = gone.map(|(id, _)| *id).collect();
+        for id in gone {
+            self.parked.remove(&id);
+            self.node.metrics.parked.dec();
+            self.orphans.entry(id).or_insert_with(Instant::now);
         }
     }
 
     /// Reads the whole queue for waiters that have no call.
     async fn census(&mut self) {
+        let mut orphans = BTreeMap::new();
         let mut after = None;
         let mut elsewhere = 0;
         let prefix = self.lock.prefix(Kind::Waiting);
         loop {
             let range = Range { group: self.lock.group(), prefix: prefix.clone(), after };
-            // A failed look is made again at the next round.
-            let Ok(page) = self.node.store.scan(range, CENSUS_PAGE).await else { return };
+            let Ok(page) = self.in_time(self.node.store.scan(range, CENSUS_PAGE)).await else {
+                (self.is_blind, self.owes_look) = (true, true);
+                self.look_at = Some(Instant::now() + LOOK_AGAIN);
+                return;
+            };
             for record in &page.records {
                 let Some((_, suffix)) = LockName::of_record(Kind::Waiting, &record.key.name) else {
                     continue;
@@ -341,7 +451,8 @@ impl Desk {
                     Liveness::Here => {}
                     Liveness::Elsewhere => elsewhere += 1,
                     Liveness::Orphan => {
-                        self.orphans.entry(id).or_insert_with(Instant::now);
+                        let since = self.orphans.get(&id).copied().unwrap_or_else(Instant::now);
+                        orphans.insert(id, since);
                     }
                 }
             }
@@ -350,7 +461,7 @@ impl Desk {
                 break;
             }
         }
-        self.elsewhere = elsewhere;
+        (self.elsewhere, self.orphans) = (elsewhere, orphans);
     }
 
     /// Where a waiter's call is, as far as this desk knows.
@@ -375,11 +486,12 @@ impl Desk {
     /// The holder's lease should be over, or a place was kept long enough: see what is true.
     async fn look(&mut self) {
         self.look_at = None;
-        let forgotten = self.forgotten();
+        let are_forgotten = !self.forgotten().is_empty();
         let job = self.internal(Command::Settle);
         self.work(VecDeque::from([job])).await;
-        for id in forgotten {
-            self.orphans.remove(&id);
+        if are_forgotten && !self.is_blind {
+            // One commit drops only so many: who is still there is dropped by the next.
+            self.census().await;
         }
         self.tidy().await;
     }
@@ -388,7 +500,11 @@ impl Desk {
     fn next_look(&self) -> Instant {
         let next_forgotten = self.orphans.values().min().map(|since| *since + self.node.config.orphan_kept);
         let shared_look = self.node.store.guarantees().shared.then(|| Instant::now() + SHARED_LOOK);
-        let looks = [self.look_at, next_forgotten, shared_look];
+        if self.is_blind {
+            return self.look_at.unwrap_or_else(|| Instant::now() + LOOK_AGAIN);
+        }
+        let doubt_look = self.is_in_doubt.then(|| Instant::now() + SHARED_LOOK);
+        let looks = [self.look_at, next_forgotten, shared_look, doubt_look];
         looks.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + SHARED_LOOK)
     }
 
@@ -400,6 +516,7 @@ impl Desk {
             drop(parked.answer.send(Answer::CallAgain));
         }
         self.orphans.clear();
+        self.owes_look = false;
     }
 
     fn internal(&self, command: Command) -> Job {
@@ -409,9 +526,15 @@ impl Desk {
 
     /// The call of a waiter has ended by itself.
     pub(super) fn unpark(&mut self, attachment: Attachment) {
-        if self.parked.get(&attachment.id).is_some_and(|parked| parked.attachment == attachment.number) {
-            self.parked.remove(&attachment.id);
-            self.node.metrics.parked.dec();
+        match self.parked.get(&attachment.id) {
+            Some(parked) if parked.attachment == attachment.number => {
+                self.parked.remove(&attachment.id);
+                self.node.metrics.parked.dec();
+            }
+            Some(_) => {}
+            None => {
+                self.orphans.remove(&attachment.id);
+            }
         }
     }
 }

@@ -12,10 +12,13 @@ use baton_core::{Group, Record};
 use baton_store::watch::Change;
 use baton_store::{Range, StoreError};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Rosters looked at together.
 const PAGE: usize = 256;
+/// The store may have recovered after this long.
+const SWEEP_AGAIN: Duration = Duration::from_millis(500);
 
 /// Follows the store's hints until the node drains.
 pub(crate) async fn keep(node: Arc<Node>) {
@@ -47,11 +50,25 @@ fn settle(node: &Arc<Node>, lock: &LockName) {
     submit(node, lock, Job { command: Command::Settle, answer: None, deadline, doubtful: false });
 }
 
-/// Looks at every lock once.
+/// Looks at every lock once, however often it takes.
 async fn sweep(node: &Arc<Node>) {
-    for group in Group::all() {
-        if let Err(error) = sweep_group(node, group).await {
-            node.store_failed(&error);
+    let mut groups: Vec<_> = Group::all().collect();
+    while !groups.is_empty() && !node.is_draining() {
+        let mut failed = Vec::new();
+        for group in groups {
+            let swept = tokio::time::timeout(node.config.store_deadline * 2, sweep_group(node, group)).await;
+            match swept {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    node.store_failed(&error);
+                    failed.push(group);
+                }
+                Err(_) => failed.push(group),
+            }
+        }
+        groups = failed;
+        if !groups.is_empty() {
+            tokio::time::sleep(SWEEP_AGAIN).await;
         }
     }
 }
@@ -83,6 +100,9 @@ async fn settle_page(node: &Arc<Node>, records: &[Record]) -> Result<(), StoreEr
             }
             _ => settle(node, &lock),
         }
+    }
+    if grants.is_empty() {
+        return Ok(());
     }
     let found = node.store.read(grants).await?.records;
     for (lock, _) in locks.iter().zip(&found).filter(|(_, grant)| grant.is_none()) {
