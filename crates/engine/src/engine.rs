@@ -4,13 +4,13 @@ use crate::lock::desk::Desks;
 use crate::lock::history::History;
 use crate::metrics::Metrics;
 use crate::random::Random;
+use crate::signal::Signal;
 use baton_core::lock::{ClusterKey, NodeId};
 use baton_core::{Check, Commit, Group, Key, Outcome, Ttl, WallTime, Write};
 use baton_store::{Reason, Store, StoreError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// What can be set.
@@ -65,7 +65,7 @@ pub(crate) struct Node {
     pub metrics: Metrics,
     pub desks: Desks,
     pub history: History,
-    pub draining: watch::Sender<bool>,
+    pub draining: Signal,
     started: Instant,
     /// The store's wall clock less the time since `started`, in milliseconds.
     wall_offset_ms: AtomicI64,
@@ -85,7 +85,7 @@ impl Engine {
             metrics: Metrics::default(),
             desks: Desks::default(),
             history: History::default(),
-            draining: watch::Sender::new(false),
+            draining: Signal::default(),
             started: Instant::now(),
             wall_offset_ms: AtomicI64::new(0),
             next_attachment: AtomicU64::new(1),
@@ -125,7 +125,7 @@ impl Engine {
     /// Before stopping: waiting calls are told to call again (their places are kept for them), and what is kept
     /// behind the answers is written.
     pub async fn drain(&self) {
-        self.node.draining.send_replace(true);
+        self.node.draining.raise();
         self.node.desks.emptied().await;
         crate::lock::history::flush(&self.node).await;
     }
@@ -154,15 +154,9 @@ impl Node {
         if self.store.usage().is_tight() { self.config.memory_when_tight } else { self.config.memory }
     }
 
-    /// Resolves when the node is about to stop.
-    pub async fn drained(draining: &mut watch::Receiver<bool>) {
-        // The sender is the node itself, which outlives its tasks.
-        drop(draining.wait_for(|draining| *draining).await);
-    }
-
     /// Whether the node is about to stop.
     pub fn is_draining(&self) -> bool {
-        *self.draining.borrow()
+        self.draining.is_raised()
     }
 }
 

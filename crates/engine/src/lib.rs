@@ -5,11 +5,13 @@
 //! - [`lock`]: the lock service, one call a method
 //! - [`metrics`]: what is counted
 //! - [`random`]: where ids and secrets come from, so that a simulation can decide it
+//! - [`signal`]: a flag that is raised once
 
 pub mod engine;
 pub mod lock;
 pub mod metrics;
 pub mod random;
+pub mod signal;
 
 pub use engine::{Config, Engine};
 pub use random::Random;

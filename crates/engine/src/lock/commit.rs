@@ -13,7 +13,7 @@ use baton_core::lock::waiting::Waiting;
 use baton_core::lock::{Command, Context, Decided, Liveness, Reply, decide};
 use baton_core::{Bytes, Check, Commit, Outcome, Pause, Record, Revision, Ttl, View, WallTime, Write};
 use baton_store::{Range, Reason, StoreError};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -41,8 +41,8 @@ pub(super) struct Landed {
 
 /// What is known about the jobs at hand while they are decided.
 pub(super) struct Batch {
-    /// Waiting calls that are just arriving: they count as parked.
-    arriving: BTreeMap<GrantId, u64>,
+    /// Waiting calls that are just arriving: they count as parked, also two for one waiter.
+    arriving: BTreeSet<(GrantId, u64)>,
     /// One at a time, after the store refused several together for want of room.
     one_by_one: bool,
     conflicts: u32,
@@ -50,13 +50,13 @@ pub(super) struct Batch {
 
 impl Batch {
     pub fn new<'a>(jobs: impl Iterator<Item = &'a Job>) -> Self {
-        let mut arriving = BTreeMap::new();
+        let mut arriving = BTreeSet::new();
         for job in jobs {
             if let Command::Acquire(acquire) = &job.command
                 && let Some(attachment) = acquire.attachment
                 && job.answer.as_ref().is_some_and(|answer| !answer.is_closed())
             {
-                arriving.insert(acquire.id, attachment);
+                arriving.insert((acquire.id, attachment));
             }
         }
         Self { arriving, one_by_one: false, conflicts: 0 }
@@ -176,7 +176,7 @@ impl Desk {
     fn decide(&mut self, command: &Command, batch: &Batch, forgotten: &[GrantId]) -> Result<Decided, Pause> {
         let mut view = std::mem::replace(&mut self.view, View::new(self.lock.group()));
         let liveness = |id: GrantId, waiting: &Waiting| {
-            let arriving = batch.arriving.get(&id) == Some(&waiting.attachment);
+            let arriving = batch.arriving.contains(&(id, waiting.attachment));
             if arriving && waiting.node == self.node.id {
                 return Liveness::Here;
             }
@@ -256,6 +256,7 @@ impl Desk {
                 Ok(Err(error @ StoreError::Unknown { .. })) => self.node.store_failed(&error),
                 Err(_) => {}
             }
+            self.was_unknown = true;
             let batch = jobs.iter_mut().take(count);
             batch.for_each(|job| job.doubtful = true);
             let deadline = jobs.iter().take(count).map(|job| job.deadline).max();

@@ -15,7 +15,7 @@ use baton_core::lock::waiting::Waiting;
 use baton_core::lock::{Command, Decided, Effect, GrantId, Liveness, LockName, Reply};
 use baton_core::{Revision, Stamp, View, WallTime};
 use baton_store::Range;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
@@ -153,6 +153,8 @@ pub(super) struct Desk {
     is_blind: bool,
     /// A commit that nobody waits for any more may still land, and hand the lock over.
     is_in_doubt: bool,
+    /// The answer to some commit got lost, and with it who was granted the lock and who lost it.
+    pub was_unknown: bool,
     /// A look at the lock failed, and has to be made whoever else is interested.
     owes_look: bool,
 }
@@ -172,12 +174,13 @@ impl Desk {
             look_at: None,
             is_blind: false,
             is_in_doubt: false,
+            was_unknown: false,
             owes_look: false,
         }
     }
 
     async fn run(mut self) {
-        let mut draining = self.node.draining.subscribe();
+        let node = self.node.clone();
         loop {
             let jobs = match self.take_up() {
                 Some(jobs) => jobs,
@@ -192,7 +195,7 @@ impl Desk {
             tokio::select! {
                 biased;
                 () = self.arrived.notified() => {}
-                () = Node::drained(&mut draining) => self.dismiss(),
+                () = node.draining.wait() => self.dismiss(),
                 () = tokio::time::sleep_until(look_at) => self.look().await,
             }
         }
@@ -406,7 +409,7 @@ impl Desk {
             submit(&self.node, &self.lock, job);
         }
         let counted = self.parked.len() as u64 + self.orphans.len() as u64 + self.elsewhere;
-        if roster.waiting > counted {
+        if roster.waiting > counted || self.was_unknown || self.is_in_doubt {
             self.census().await;
         }
         // A free lock needs no look: whoever could have taken it has.
@@ -426,9 +429,11 @@ impl Desk {
         }
     }
 
-    /// Reads the whole queue for waiters that have no call.
+    /// Reads the whole queue for waiters that have no call, and for calls whose waiter is no more: granted or ended
+    /// by a commit of unknown outcome.
     async fn census(&mut self) {
         let mut orphans = BTreeMap::new();
+        let mut gone: BTreeSet<_> = self.parked.keys().copied().collect();
         let mut after = None;
         let mut elsewhere = 0;
         let prefix = self.lock.prefix(Kind::Waiting);
@@ -447,6 +452,7 @@ impl Desk {
                 else {
                     continue;
                 };
+                gone.remove(&id);
                 match self.liveness(id, &waiting) {
                     Liveness::Here => {}
                     Liveness::Elsewhere => elsewhere += 1,
@@ -461,7 +467,12 @@ impl Desk {
                 break;
             }
         }
-        (self.elsewhere, self.orphans) = (elsewhere, orphans);
+        (self.elsewhere, self.orphans, self.was_unknown) = (elsewhere, orphans, false);
+        for id in gone {
+            if let Some(job) = self.take_back(id) {
+                submit(&self.node, &self.lock, job);
+            }
+        }
     }
 
     /// Where a waiter's call is, as far as this desk knows.

@@ -115,11 +115,10 @@ impl History {
 
 /// Writes histories until the node drains.
 pub(crate) async fn keep(node: Arc<Node>) {
-    let mut draining = node.draining.subscribe();
     loop {
         tokio::select! {
             biased;
-            () = Node::drained(&mut draining) => return,
+            () = node.draining.wait() => return,
             () = tokio::time::sleep(node.config.history_every) => flush(&node).await,
         }
     }

@@ -23,13 +23,12 @@ const SWEEP_AGAIN: Duration = Duration::from_millis(500);
 /// Follows the store's hints until the node drains.
 pub(crate) async fn keep(node: Arc<Node>) {
     let mut expired = node.store.expirations(Kind::Grant.everywhere());
-    let mut draining = node.draining.subscribe();
     // What expired before the first hint, and waiters whose node is gone.
     sweep(&node).await;
     loop {
         let change = tokio::select! {
             biased;
-            () = Node::drained(&mut draining) => return,
+            () = node.draining.wait() => return,
             change = expired.next() => change,
         };
         match change {
