@@ -3,6 +3,7 @@
 
 use crate::broken::BrokenStore;
 use crate::world::{NodeLife, World};
+use baton_engine::signal::Signal;
 use baton_engine::{Engine, Random};
 use baton_store::Store;
 use baton_testkit::Dice;
@@ -10,7 +11,6 @@ use baton_testkit::simulated::{Faults, Node};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// A node that is up.
 pub struct Live {
@@ -19,7 +19,7 @@ pub struct Live {
     /// What clients call.
     pub engine: Engine,
     handle: Arc<Node>,
-    dead: watch::Sender<bool>,
+    dead: Signal,
     /// How many waiting calls it has had: the engine numbers them in this order.
     attachments: AtomicU64,
 }
@@ -32,9 +32,7 @@ impl Live {
 
     /// Resolves when the node is gone.
     pub async fn death(&self) {
-        let mut dead = self.dead.subscribe();
-        // The sender is this node itself.
-        drop(dead.wait_for(|dead| *dead).await);
+        self.dead.wait().await;
     }
 }
 
@@ -52,9 +50,9 @@ async fn start(world: &Arc<World>, dice: &mut Dice) {
                 let id = engine.node().0;
                 world.records().nodes.push(NodeLife { number, id });
                 world.note(|| format!("node {number} is up as {id:016x}"));
-                let (dead, attachments) = (watch::Sender::new(false), AtomicU64::new(0));
+                let (dead, attachments) = (Signal::default(), AtomicU64::new(0));
                 let live = Arc::new(Live { number, engine, handle, dead, attachments });
-                world.node.send_replace(Some(live));
+                world.replace_node(Some(live));
                 return;
             }
             Err(error) => {
@@ -68,7 +66,7 @@ async fn start(world: &Arc<World>, dice: &mut Dice) {
 
 /// Ends the live node.
 async fn stop(world: &Arc<World>, dice: &mut Dice) {
-    let Some(live) = world.node.send_replace(None) else { return };
+    let Some(live) = world.replace_node(None) else { return };
     let number = live.number;
     if dice.chance(world.plan.drained) {
         world.note(|| format!("node {number} drains"));
@@ -79,19 +77,17 @@ async fn stop(world: &Arc<World>, dice: &mut Dice) {
     }
     world.note(|| format!("node {number} dies"));
     live.handle.kill();
-    live.dead.send_replace(true);
+    live.dead.raise();
 }
 
 /// Keeps a node up, with interruptions, until the world calms down.
 pub async fn keep(world: Arc<World>, mut dice: Dice) {
     start(&world, &mut dice).await;
-    let mut calm = world.is_calm.subscribe();
-    loop {
-        let Some(lives_ms) = world.plan.node_lives_ms else { break };
+    while let Some(lives_ms) = world.plan.node_lives_ms {
         let life = dice.millis(lives_ms);
         let is_calm = tokio::select! {
             biased;
-            calm = calm.wait_for(|calm| *calm) => calm.is_ok(),
+            () = world.calm.wait() => true,
             () = tokio::time::sleep(life) => false,
         };
         if is_calm {
@@ -101,8 +97,7 @@ pub async fn keep(world: Arc<World>, mut dice: Dice) {
         tokio::time::sleep(dice.millis(world.plan.node_down_ms)).await;
         start(&world, &mut dice).await;
     }
-    // The sender is the world itself.
-    drop(calm.wait_for(|calm| *calm).await);
+    world.calm.wait().await;
     let live = world.live().await;
     live.handle.set_faults(Faults::none());
 }

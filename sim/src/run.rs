@@ -71,7 +71,7 @@ async fn simulate(seed: u64, options: Options) -> Report {
     tokio::time::sleep(world.plan.active).await;
     let calm = world.now();
     world.note(|| "from here on nothing goes wrong".into());
-    world.is_calm.send_replace(true);
+    world.calm.raise();
     let unfinished = finish(clients).await;
     drop(tokio::time::timeout(Duration::from_secs(30), admin).await);
     tokio::time::sleep(SETTLED_WITHIN).await;
@@ -95,7 +95,7 @@ async fn finish(clients: Vec<JoinHandle<()>>) -> Vec<usize> {
 fn judge(world: &Arc<World>, scenario: &'static str, calm: Duration, unfinished: Vec<usize>) -> Report {
     let history = world.store.take_history();
     let stories = timeline::stories(&history, &world.locks);
-    let node = world.node.borrow().clone();
+    let node = world.node();
     let desks = node.map_or((0, 0), |live| {
         let metrics = live.engine.metrics();
         (metrics.desks.get(), metrics.parked.get())

@@ -6,10 +6,11 @@ use crate::scenarios::Plan;
 use baton_core::Revision;
 use baton_core::lock::{GrantId, LockName};
 use baton_engine::lock::{Failure, LockError, Refusal};
+use baton_engine::signal::Signal;
 use baton_testkit::simulated::Simulated;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// Everything of one simulation.
 pub struct World {
@@ -20,9 +21,10 @@ pub struct World {
     /// The locks.
     pub locks: Vec<LockName>,
     /// The node that is up, if one is.
-    pub node: watch::Sender<Option<Arc<Live>>>,
+    node: Mutex<Option<Arc<Live>>>,
+    node_is_up: Notify,
     /// From when on nothing goes wrong any more.
-    pub is_calm: watch::Sender<bool>,
+    pub calm: Signal,
     records: Mutex<Records>,
 }
 
@@ -161,8 +163,9 @@ impl World {
         Arc::new(Self {
             store: Simulated::new(seed),
             locks,
-            node: watch::Sender::new(None),
-            is_calm: watch::Sender::new(false),
+            node: Mutex::default(),
+            node_is_up: Notify::new(),
+            calm: Signal::default(),
             records: Mutex::default(),
             plan,
         })
@@ -180,7 +183,7 @@ impl World {
 
     /// Whether nothing goes wrong any more.
     pub fn is_calm(&self) -> bool {
-        *self.is_calm.borrow()
+        self.calm.is_raised()
     }
 
     /// The store's last revision.
@@ -220,16 +223,26 @@ impl World {
         records.beliefs.len() - 1
     }
 
+    /// The node that is up, if one is.
+    pub fn node(&self) -> Option<Arc<Live>> {
+        self.node.lock().expect("no panic while held").clone()
+    }
+
+    /// Another node is up, or none; gives the last.
+    pub fn replace_node(&self, node: Option<Arc<Live>>) -> Option<Arc<Live>> {
+        let last = std::mem::replace(&mut *self.node.lock().expect("no panic while held"), node);
+        self.node_is_up.notify_waiters();
+        last
+    }
+
     /// The node that is up, waiting for one if need be.
     pub async fn live(&self) -> Arc<Live> {
-        let mut node = self.node.subscribe();
         loop {
-            if let Some(live) = node.borrow_and_update().clone() {
+            let changed = self.node_is_up.notified();
+            if let Some(live) = self.node() {
                 return live;
             }
-            if node.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
+            changed.await;
         }
     }
 }

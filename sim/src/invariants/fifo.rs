@@ -3,10 +3,11 @@
 
 use super::Evidence;
 use crate::timeline::State;
-use crate::world::{Ask, Records};
+use crate::world::{Ask, Call, Records, Told};
 use baton_core::lock::GrantId;
 use baton_core::lock::memo::Fate;
 use baton_core::lock::waiting::Waiting;
+use baton_engine::lock::Refusal;
 use std::time::Duration;
 
 pub(super) fn violations(evidence: &Evidence<'_>) -> Vec<String> {
@@ -16,7 +17,11 @@ pub(super) fn violations(evidence: &Evidence<'_>) -> Vec<String> {
             let Some(life) = story.lives.iter().find(|life| life.created == step.revision) else { continue };
             for (id, waiting) in ahead(before, life.id) {
                 let had_its_turn = story.memo(id, step.revision).is_some_and(|memo| memo.fate != Fate::Void);
-                if !had_its_turn && is_parked(evidence.records, step.node, step.at, waiting) {
+                let has_left = !step.state.waiting.contains_key(&id);
+                let parked = parked(evidence.records, step.node, step.at, waiting);
+                // Who leaves the queue by that very commit must have wanted to.
+                let wanted = |call: &Call| !(has_left && is_given_up(call));
+                if !had_its_turn && parked.is_some_and(wanted) {
                     let (revision, at) = (step.revision.0, step.at);
                     found.push(format!(
                         "lock-{lock}: grant {revision} to {:?} at {at:?} passed {id:?} over, who was waiting at place {}",
@@ -36,12 +41,28 @@ fn ahead(state: &State, id: GrantId) -> impl Iterator<Item = (GrantId, &Waiting)
     before.filter_map(|id| state.waiting.get(&id).map(|waiting| (id, waiting)))
 }
 
-/// Whether a waiter's call was at this node before, at and after this moment.
-pub(super) fn is_parked(records: &Records, node: u32, at: Duration, waiting: &Waiting) -> bool {
+/// A waiter's call, if it was at this node before, at and after this moment.
+pub(super) fn parked<'a>(
+    records: &'a Records,
+    node: u32,
+    at: Duration,
+    waiting: &Waiting,
+) -> Option<&'a Call> {
     let is_here = records.nodes.iter().any(|life| life.number == node && life.id == waiting.node.0);
-    is_here && records.calls.iter().any(|call| {
+    let is_it = |call: &&Call| {
         let numbered =
             matches!(call.ask, Ask::Acquire { attachment: Some(number), .. } if number == waiting.attachment);
         numbered && call.node == node && call.start <= at && call.end.is_none_or(|end| end > at)
-    })
+    };
+    records.calls.iter().find(is_it).filter(|_| is_here)
+}
+
+fn is_given_up(call: &Call) -> bool {
+    match &call.told {
+        None | Some(Told::Failed(_)) => true,
+        Some(Told::Refused(refusal)) => {
+            matches!(refusal, Refusal::WaitTimeout(_) | Refusal::StillWaiting { .. })
+        }
+        Some(_) => false,
+    }
 }

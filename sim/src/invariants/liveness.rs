@@ -2,7 +2,7 @@
 //! once nothing goes wrong any more, and nobody calls the store in a loop.
 
 use super::Evidence;
-use super::fifo::is_parked;
+use super::fifo::parked;
 use crate::timeline::Story;
 use crate::world::Ask;
 use std::time::Duration;
@@ -64,12 +64,12 @@ fn left_free(evidence: &Evidence<'_>, story: &Story) -> Vec<String> {
             continue;
         }
         let at = free + CALM_WITHIN;
-        let parked = step.state.waiting.iter().find(|(_, waiting)| {
+        let waits = step.state.waiting.iter().find(|(_, waiting)| {
             let nodes = &evidence.records.nodes;
             let node = nodes.iter().find(|life| life.id == waiting.node.0);
-            node.is_some_and(|node| is_parked(evidence.records, node.number, at, waiting))
+            node.is_some_and(|node| parked(evidence.records, node.number, at, waiting).is_some())
         });
-        if let Some((id, _)) = parked {
+        if let Some((id, _)) = waits {
             found.push(format!("{id:?} waits at {at:?}, and the lock is free since {free:?}"));
         }
     }

@@ -18,7 +18,9 @@ fn violation(story: &Story, call: &Call) -> Option<String> {
             let who = format!("client {} was told at {end:?} that {fencing} is released", call.client);
             let Some(life) = story.life(*fencing) else { return Some(format!("{who}: there is no such")) };
             let fate = life.deleted.and_then(|(at, revision)| {
-                (at <= end).then(|| story.memo(life.id, revision).map(|memo| memo.fate))
+                // What happens in the same millisecond may come after it.
+                (if *left > 0 { at < end } else { at <= end })
+                    .then(|| story.memo(life.id, revision).map(|memo| memo.fate))
             });
             match fate {
                 _ if !certain => None,
