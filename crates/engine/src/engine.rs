@@ -1,6 +1,6 @@
 //! Starting, readiness, draining, and what all services of a node share.
 
-use crate::lock::desk::Desks;
+use crate::lock::desks::Desks;
 use crate::lock::history::History;
 use crate::metrics::Metrics;
 use crate::random::Random;

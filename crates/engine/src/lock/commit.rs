@@ -5,7 +5,8 @@
 //! may still be under way is refused, its id is poisoned, so that the late commit stays out.
 
 use super::calls::Failure;
-use super::desk::{BATCH_MAX, Desk, Job};
+use super::desk::{BATCH_MAX, Desk};
+use super::desks::Job;
 use baton_core::lock::command::Acquire;
 use baton_core::lock::memo::{Fate, Memo};
 use baton_core::lock::name::GrantId;

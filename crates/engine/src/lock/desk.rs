@@ -7,22 +7,20 @@
 
 use super::calls::Failure;
 use super::commit::{Batch, Landed, Poisoned, Witnessed};
+use super::desks::{Answer, Job, Told, submit};
+use super::parking::Parked;
 use crate::engine::Node;
-use baton_core::lock::command::{Acquire, Attachment};
+use baton_core::lock::command::Acquire;
 use baton_core::lock::name::Kind;
 use baton_core::lock::roster::Roster;
-use baton_core::lock::waiting::Waiting;
-use baton_core::lock::{Command, Decided, Effect, GrantId, Liveness, LockName, Reply};
-use baton_core::{Revision, Stamp, View, WallTime};
-use baton_store::Range;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use baton_core::lock::{Command, Decided, Effect, GrantId, LockName, Reply};
+use baton_core::{Revision, Stamp, View};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-/// Commands waiting at one desk; beyond it a caller hears `Overloaded`.
-const PENDING_MAX: usize = 16 * 1024;
 /// Commands decided for one commit at most: what a commit holds is usually less.
 pub(super) const BATCH_MAX: usize = 64;
 /// A look at a lock comes this much after its lease should have ended.
@@ -30,112 +28,7 @@ const EXPIRY_SLACK: Duration = Duration::from_millis(1);
 /// Where other nodes may change the lock too, whoever waits looks at least this often.
 const SHARED_LOOK: Duration = Duration::from_secs(1);
 /// After a failure of the store, whoever waits looks again this much later.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// Waiters read at once when a desk counts who is waiting without a call.
-const CENSUS_PAGE: usize = 256;
-
-/// What a command was answered, and by which commit.
-#[derive(Clone, Debug)]
-pub(crate) struct Told {
-    pub reply: Reply,
-    pub revision: Revision,
-    pub now: WallTime,
-}
-
-/// What a caller hears from a desk.
-pub(crate) enum Answer {
-    Told(Told),
-    /// Another call has taken this one's place, or the node stops: call again.
-    CallAgain,
-    Failed(Failure),
-}
-
-/// A command and where its answer goes.
-pub(crate) struct Job {
-    pub command: Command,
-    pub answer: Option<oneshot::Sender<Answer>>,
-    /// When the caller must have heard something.
-    pub deadline: Instant,
-    /// Whether a commit with this command in it may still be under way somewhere.
-    pub doubtful: bool,
-}
-
-impl Job {
-    pub fn tell(mut self, answer: Answer) -> Result<(), Answer> {
-        self.answer.take().map_or(Ok(()), |sender| sender.send(answer))
-    }
-}
-
-/// All desks of a node.
-pub(crate) struct Desks {
-    shards: Vec<Mutex<HashMap<LockName, Tray>>>,
-    gone: Notify,
-}
-
-/// What has been put on a desk and not yet been taken up.
-struct Tray {
-    pending: VecDeque<Job>,
-    arrived: Arc<Notify>,
-}
-
-impl Default for Desks {
-    fn default() -> Self {
-        Self { shards: (0..64).map(|_| Mutex::default()).collect(), gone: Notify::new() }
-    }
-}
-
-impl Desks {
-    fn shard(&self, lock: &LockName) -> &Mutex<HashMap<LockName, Tray>> {
-        &self.shards[usize::from(lock.group().0) % self.shards.len()]
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().expect("no panic while held").len()).sum()
-    }
-
-    /// Waits until there is none.
-    pub async fn emptied(&self) {
-        loop {
-            let gone = self.gone.notified();
-            if self.count() == 0 {
-                return;
-            }
-            gone.await;
-        }
-    }
-}
-
-/// Puts a command on its lock's desk, and opens the desk if it is closed.
-pub(crate) fn submit(node: &Arc<Node>, lock: &LockName, job: Job) {
-    let mut shard = node.desks.shard(lock).lock().expect("no panic while held");
-    if let Some(tray) = shard.get_mut(lock) {
-        if tray.pending.len() >= PENDING_MAX && matches!(job.command, Command::Acquire(_)) {
-            drop(shard);
-            // If nobody listens any more, nothing is lost.
-            drop(job.tell(Answer::Failed(Failure::Overloaded)));
-            return;
-        }
-        tray.pending.push_back(job);
-        tray.arrived.notify_one();
-        return;
-    }
-    let arrived = Arc::new(Notify::new());
-    shard.insert(lock.clone(), Tray { pending: VecDeque::from([job]), arrived: arrived.clone() });
-    drop(shard);
-    node.metrics.desks.inc();
-    tokio::spawn(Desk::new(node.clone(), lock.clone(), arrived).run());
-}
-
-/// A call that waits for the lock.
-struct Parked {
-    /// To be decided again if it turns out that the waiter was granted by a commit of unknown outcome.
-    acquire: Acquire,
-    attachment: u64,
-    answer: oneshot::Sender<Answer>,
-    /// Whether a commit that grants it may still be under way: as of its job.
-    doubtful: bool,
-}
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The desk's own task.
 pub(super) struct Desk {
@@ -143,24 +36,24 @@ pub(super) struct Desk {
     pub lock: LockName,
     pub view: View,
     arrived: Arc<Notify>,
-    parked: BTreeMap<GrantId, Parked>,
+    pub parked: BTreeMap<GrantId, Parked>,
     /// Waiters without a call, and since when this node knows.
-    orphans: BTreeMap<GrantId, Instant>,
+    pub orphans: BTreeMap<GrantId, Instant>,
     /// Waiters of other nodes, when last counted.
-    elsewhere: u64,
-    look_at: Option<Instant>,
+    pub elsewhere: u64,
+    pub look_at: Option<Instant>,
     /// The store failed the last round: what is known of the lock is nothing.
-    is_blind: bool,
+    pub is_blind: bool,
     /// A commit that nobody waits for any more may still land, and hand the lock over.
     is_in_doubt: bool,
     /// The answer to some commit got lost, and with it who was granted the lock and who lost it.
     pub was_unknown: bool,
     /// A look at the lock failed, and has to be made whoever else is interested.
-    owes_look: bool,
+    pub owes_look: bool,
 }
 
 impl Desk {
-    fn new(node: Arc<Node>, lock: LockName, arrived: Arc<Notify>) -> Self {
+    pub fn new(node: Arc<Node>, lock: LockName, arrived: Arc<Notify>) -> Self {
         let view = View::new(lock.group());
         let (parked, orphans) = (BTreeMap::new(), BTreeMap::new());
         Self {
@@ -179,7 +72,7 @@ impl Desk {
         }
     }
 
-    async fn run(mut self) {
+    pub async fn run(mut self) {
         let node = self.node.clone();
         loop {
             let jobs = match self.take_up() {
@@ -200,19 +93,13 @@ impl Desk {
             }
         }
         self.node.metrics.desks.dec();
-        self.node.desks.gone.notify_waiters();
+        self.node.desks.closed();
     }
 
     /// What has arrived; `None` closes the desk because there is nothing left to do or to wait for.
     fn take_up(&self) -> Option<VecDeque<Job>> {
-        let mut shard = self.node.desks.shard(&self.lock).lock().expect("no panic while held");
-        let tray = shard.get_mut(&self.lock)?;
         let is_idle = self.parked.is_empty() && self.orphans.is_empty() && !self.owes_look;
-        if tray.pending.is_empty() && is_idle {
-            shard.remove(&self.lock);
-            return None;
-        }
-        Some(std::mem::take(&mut tray.pending))
+        self.node.desks.take_up(&self.lock, is_idle)
     }
 
     /// Decides and commits until every job is answered or parked.
@@ -342,14 +229,6 @@ impl Desk {
         matters.then(|| parked.acquire.clone())
     }
 
-    /// The call of a parked waiter, to be decided anew.
-    fn take_back(&mut self, id: GrantId) -> Option<Job> {
-        let Parked { acquire, answer, doubtful, .. } = self.parked.remove(&id)?;
-        self.node.metrics.parked.dec();
-        let deadline = Instant::now() + self.node.config.store_deadline;
-        Some(Job { command: Command::Acquire(acquire), answer: Some(answer), deadline, doubtful })
-    }
-
     /// Gives an answer to a caller. A new grant that nobody is there to take is taken back.
     fn hand(&self, id: GrantId, answer: oneshot::Sender<Answer>, told: Told) {
         let undo = match &told.reply {
@@ -363,36 +242,14 @@ impl Desk {
         }
     }
 
-    /// Keeps the call of a waiter; an older call for the same waiter is sent away.
-    fn park(&mut self, job: Job) -> Option<Job> {
-        let attachment = match &job.command {
-            Command::Acquire(acquire) => acquire.attachment,
-            _ => None,
-        };
-        let (Some(attachment), Command::Acquire(acquire)) = (attachment, job.command.clone()) else {
-            return Some(job);
-        };
-        let id = acquire.id;
-        self.orphans.remove(&id);
-        let parked = Parked { acquire, attachment, answer: job.answer?, doubtful: job.doubtful };
-        match self.parked.insert(id, parked) {
-            // If it is gone already, so much the better.
-            Some(older) => drop(older.answer.send(Answer::CallAgain)),
-            None => {
-                self.node.metrics.parked.inc();
-            }
-        }
-        None
-    }
-
     /// After a round: leases and memos are forgotten (they move by themselves), and whoever waits without a call is
     /// counted.
     async fn tidy(&mut self) {
         self.view.forget(&self.lock.prefix(Kind::Grant));
         self.view.forget(&self.lock.prefix(Kind::Memo));
         self.view.forget_absences();
-        self.part_from_the_gone();
         if self.is_blind {
+            self.part_from_the_gone();
             self.look_at = Some(Instant::now() + LOOK_AGAIN);
             return;
         }
@@ -416,82 +273,6 @@ impl Desk {
         if self.look_at.is_none() && roster.holder.is_some() {
             self.look_at = Some(Instant::now());
         }
-    }
-
-    /// Waiters whose callers have gone keep their place without a call, should their leaving have failed.
-    fn part_from_the_gone(&mut self) {
-        let gone = self.parked.iter().filter(|(_, parked)| parked.answer.is_closed());
-        let gone: Vec<_> = gone.map(|(id, _)| *id).collect();
-        for id in gone {
-            self.parked.remove(&id);
-            self.node.metrics.parked.dec();
-            self.orphans.entry(id).or_insert_with(Instant::now);
-        }
-    }
-
-    /// Reads the whole queue for waiters that have no call, and for calls whose waiter is no more: granted or ended
-    /// by a commit of unknown outcome.
-    async fn census(&mut self) {
-        let mut orphans = BTreeMap::new();
-        let mut gone: BTreeSet<_> = self.parked.keys().copied().collect();
-        let mut after = None;
-        let mut elsewhere = 0;
-        let prefix = self.lock.prefix(Kind::Waiting);
-        loop {
-            let range = Range { group: self.lock.group(), prefix: prefix.clone(), after };
-            let Ok(page) = self.in_time(self.node.store.scan(range, CENSUS_PAGE)).await else {
-                (self.is_blind, self.owes_look) = (true, true);
-                self.look_at = Some(Instant::now() + LOOK_AGAIN);
-                return;
-            };
-            for record in &page.records {
-                let Some((_, suffix)) = LockName::of_record(Kind::Waiting, &record.key.name) else {
-                    continue;
-                };
-                let (Some(id), Ok(waiting)) = (GrantId::from_suffix(suffix), Waiting::decode(&record.value))
-                else {
-                    continue;
-                };
-                gone.remove(&id);
-                match self.liveness(id, &waiting) {
-                    Liveness::Here => {}
-                    Liveness::Elsewhere => elsewhere += 1,
-                    Liveness::Orphan => {
-                        let since = self.orphans.get(&id).copied().unwrap_or_else(Instant::now);
-                        orphans.insert(id, since);
-                    }
-                }
-            }
-            after = page.records.last().map(|record| record.key.name.clone());
-            if !page.more {
-                break;
-            }
-        }
-        (self.elsewhere, self.orphans, self.was_unknown) = (elsewhere, orphans, false);
-        for id in gone {
-            if let Some(job) = self.take_back(id) {
-                submit(&self.node, &self.lock, job);
-            }
-        }
-    }
-
-    /// Where a waiter's call is, as far as this desk knows.
-    pub(super) fn liveness(&self, id: GrantId, waiting: &Waiting) -> Liveness {
-        if waiting.node == self.node.id {
-            let parked = self.parked.get(&id);
-            let here =
-                |parked: &Parked| parked.attachment == waiting.attachment && !parked.answer.is_closed();
-            return if parked.is_some_and(here) { Liveness::Here } else { Liveness::Orphan };
-        }
-        let may_live = self.node.store.guarantees().shared && waiting.node != baton_core::lock::NodeId::NONE;
-        if may_live { Liveness::Elsewhere } else { Liveness::Orphan }
-    }
-
-    /// Waiters whose place has been kept long enough.
-    pub(super) fn forgotten(&self) -> Vec<GrantId> {
-        let kept = self.node.config.orphan_kept;
-        let old = self.orphans.iter().filter(|(_, since)| since.elapsed() >= kept);
-        old.map(|(id, _)| *id).collect()
     }
 
     /// The holder's lease should be over, or a place was kept long enough: see what is true.
@@ -519,33 +300,8 @@ impl Desk {
         looks.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + SHARED_LOOK)
     }
 
-    /// The node stops: every parked call is told to call again. Places are kept for them by the next node.
-    fn dismiss(&mut self) {
-        for (_, parked) in std::mem::take(&mut self.parked) {
-            self.node.metrics.parked.dec();
-            // If it is gone already, it will not call again.
-            drop(parked.answer.send(Answer::CallAgain));
-        }
-        self.orphans.clear();
-        self.owes_look = false;
-    }
-
     fn internal(&self, command: Command) -> Job {
         let deadline = Instant::now() + self.node.config.store_deadline;
         Job { command, answer: None, deadline, doubtful: false }
-    }
-
-    /// The call of a waiter has ended by itself.
-    pub(super) fn unpark(&mut self, attachment: Attachment) {
-        match self.parked.get(&attachment.id) {
-            Some(parked) if parked.attachment == attachment.number => {
-                self.parked.remove(&attachment.id);
-                self.node.metrics.parked.dec();
-            }
-            Some(_) => {}
-            None => {
-                self.orphans.remove(&attachment.id);
-            }
-        }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::calls::{Failure, HistoryEvent, HistoryKind, LockError};
 use super::commit::Witnessed;
-use super::desk::Told;
+use super::desks::Told;
 use crate::engine::{Engine, Node};
 use crate::metrics::Metrics;
 use baton_core::codec::{Decoder, Encoder, Unreadable};

@@ -3,7 +3,9 @@
 //! # Layout
 //! - [`calls`]: what callers say and hear
 //! - [`service`]: acquire, renew, release, force, with the caller's side of waiting
-//! - `desk`: one lock's desk: takes commands together, commits them once, parks waiters
+//! - `desks`: where commands are put down, and who runs the desk that takes them up
+//! - `desk`: one lock's desk: decides what has arrived together, commits it once, answers
+//! - `parking`: who waits at a desk
 //! - `commit`: the loop of draft, commit, conflict and unknown
 //! - `sweep`: locks whose holders vanished while nobody waited
 //! - `history`: what happened to a lock, written behind the answers
@@ -13,8 +15,10 @@
 pub mod calls;
 pub(crate) mod commit;
 pub(crate) mod desk;
+pub(crate) mod desks;
 pub(crate) mod history;
 pub mod inspect;
+pub(crate) mod parking;
 pub mod service;
 pub(crate) mod sweep;
 pub mod watch;

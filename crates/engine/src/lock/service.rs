@@ -3,7 +3,7 @@
 use super::calls::{
     AcquireCall, Failure, Forced, Granted, HeldBy, LockError, Refusal, ReleaseCall, RenewCall, Renewed, Wait,
 };
-use super::desk::{Answer, Job, Told, submit};
+use super::desks::{Answer, Asked, Told};
 use crate::engine::{Engine, Node};
 use crate::metrics::Metrics;
 use baton_core::lock::command::{Acquire, Attachment, Force, Held, Release};
@@ -47,8 +47,8 @@ impl Engine {
         let waits = call.wait != Wait::No && !self.node.is_draining();
         let attachment = waits.then(|| self.node.attachment());
         let acquire = Acquire { id, digest: terms.digest(), terms, attachment };
-        let answered = self.node.ask(lock, Command::Acquire(acquire));
-        let mut place = Place { node: &self.node, lock, id, attachment, answered };
+        let asked = self.node.ask(lock, Command::Acquire(acquire));
+        let mut place = Place { node: &self.node, lock, id, attachment, asked };
 
         let limit = match call.wait {
             Wait::AtMost(limit) if limit <= self.node.config.call_max => limit,
@@ -79,11 +79,12 @@ impl Engine {
         let Some(number) = place.attachment else { return Err(LockError::Failed(Failure::Internal)) };
         let attachment = Attachment { id: place.id, number };
         let command = if gives_up { Command::Leave(attachment) } else { Command::Detach(attachment) };
+        place.asked.step_back();
         let ended = self.node.ask(lock, command).await;
         // It may have been granted just before.
-        let answer = place.answered.try_recv();
+        let answer = place.asked.close();
         place.settle();
-        if let Ok(answer) = answer {
+        if let Some(answer) = answer {
             return self.node.granted(lock, answer, &request_id);
         }
         if !matches!(ended, Ok(Answer::Told(_))) {
@@ -190,31 +191,29 @@ struct Place<'a> {
     lock: &'a LockName,
     id: GrantId,
     attachment: Option<u64>,
-    answered: oneshot::Receiver<Answer>,
+    asked: Asked,
 }
 
 impl Place<'_> {
     async fn answer(&mut self) -> Answer {
-        let answer = (&mut self.answered).await;
+        let answer = (&mut self.asked).await;
         answer.unwrap_or(Answer::Failed(Failure::Unavailable { unknown: true }))
     }
 
     /// The caller has its answer: there is nothing left to leave.
     fn settle(&mut self) {
         self.attachment = None;
-        self.answered.close();
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.answered.close();
-        match self.answered.try_recv() {
-            Ok(Answer::Told(Told { reply: Reply::Granted(grant), revision, .. })) if grant.is_new => {
+        match self.asked.close() {
+            Some(Answer::Told(Told { reply: Reply::Granted(grant), revision, .. })) if grant.is_new => {
                 self.node.undo(self.lock, grant.id, grant.fencing.resolve(revision));
             }
-            Ok(_) => {}
-            Err(_) => {
+            Some(_) => {}
+            None => {
                 if let Some(number) = self.attachment {
                     let attachment = Attachment { id: self.id, number };
                     // Nobody is left to hear the answer.
@@ -227,11 +226,8 @@ impl Drop for Place<'_> {
 
 impl Node {
     /// Puts a command on its lock's desk.
-    pub(super) fn ask(self: &Arc<Self>, lock: &LockName, command: Command) -> oneshot::Receiver<Answer> {
-        let (answer, answered) = oneshot::channel();
-        let deadline = Instant::now() + self.config.store_deadline;
-        submit(self, lock, Job { command, answer: Some(answer), deadline, doubtful: false });
-        answered
+    pub(super) fn ask(self: &Arc<Self>, lock: &LockName, command: Command) -> Asked {
+        Asked::new(self, lock, command)
     }
 
     /// Takes back a grant that couldn't be delivered.

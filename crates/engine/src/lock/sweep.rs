@@ -3,7 +3,7 @@
 //! A lock with waiters needs none of this: its desk looks by itself when the lease should be over. Without this
 //! the lock would be just as free, but its roster would stay, and nobody would hear that it expired.
 
-use super::desk::{Job, submit};
+use super::desks::{Job, submit};
 use crate::engine::Node;
 use baton_core::lock::name::Kind;
 use baton_core::lock::roster::Roster;

@@ -1,0 +1,158 @@
+//! Who waits at a desk: calls that are parked there, and waiters that have lost theirs.
+
+use super::desk::{Desk, LOOK_AGAIN};
+use super::desks::{Answer, Job, submit};
+use baton_core::lock::command::{Acquire, Attachment};
+use baton_core::lock::name::Kind;
+use baton_core::lock::waiting::Waiting;
+use baton_core::lock::{Command, GrantId, Liveness, LockName, NodeId};
+use baton_store::Range;
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// Waiters read at once when a desk counts who is waiting without a call.
+const CENSUS_PAGE: usize = 256;
+
+/// A call that waits for the lock.
+pub(super) struct Parked {
+    /// To be decided again if it turns out that the waiter was granted by a commit of unknown outcome.
+    pub acquire: Acquire,
+    pub attachment: u64,
+    pub answer: oneshot::Sender<Answer>,
+    /// Whether a commit that grants it may still be under way: as of its job.
+    pub doubtful: bool,
+}
+
+impl Desk {
+    /// Keeps the call of a waiter; an older call for the same waiter is sent away.
+    pub(super) fn park(&mut self, job: Job) -> Option<Job> {
+        let attachment = match &job.command {
+            Command::Acquire(acquire) => acquire.attachment,
+            _ => None,
+        };
+        let (Some(attachment), Command::Acquire(acquire)) = (attachment, job.command.clone()) else {
+            return Some(job);
+        };
+        let id = acquire.id;
+        self.orphans.remove(&id);
+        let parked = Parked { acquire, attachment, answer: job.answer?, doubtful: job.doubtful };
+        match self.parked.insert(id, parked) {
+            // If it is gone already, so much the better.
+            Some(older) => drop(older.answer.send(Answer::CallAgain)),
+            None => {
+                self.node.metrics.parked.inc();
+            }
+        }
+        None
+    }
+
+    /// The call of a parked waiter, to be decided anew.
+    pub(super) fn take_back(&mut self, id: GrantId) -> Option<Job> {
+        let Parked { acquire, answer, doubtful, .. } = self.parked.remove(&id)?;
+        self.node.metrics.parked.dec();
+        let deadline = Instant::now() + self.node.config.store_deadline;
+        Some(Job { command: Command::Acquire(acquire), answer: Some(answer), deadline, doubtful })
+    }
+
+    /// The call of a waiter has ended by itself.
+    pub(super) fn unpark(&mut self, attachment: Attachment) {
+        match self.parked.get(&attachment.id) {
+            Some(parked) if parked.attachment == attachment.number => {
+                self.parked.remove(&attachment.id);
+                self.node.metrics.parked.dec();
+            }
+            Some(_) => {}
+            None => {
+                self.orphans.remove(&attachment.id);
+            }
+        }
+    }
+
+    /// Waiters whose callers have gone keep their place without a call, should their leaving have failed.
+    pub(super) fn part_from_the_gone(&mut self) {
+        let gone = self.parked.iter().filter(|(_, parked)| parked.answer.is_closed());
+        let gone: Vec<_> = gone.map(|(id, _)| *id).collect();
+        for id in gone {
+            self.parked.remove(&id);
+            self.node.metrics.parked.dec();
+            self.orphans.entry(id).or_insert_with(Instant::now);
+        }
+    }
+
+    /// Reads the whole queue for waiters that have no call, and for calls whose waiter is no more: granted or ended
+    /// by a commit of unknown outcome.
+    pub(super) async fn census(&mut self) {
+        let mut orphans = BTreeMap::new();
+        let mut gone: BTreeSet<_> = self.parked.keys().copied().collect();
+        let mut after = None;
+        let mut elsewhere = 0;
+        let prefix = self.lock.prefix(Kind::Waiting);
+        loop {
+            let range = Range { group: self.lock.group(), prefix: prefix.clone(), after };
+            let Ok(page) = self.in_time(self.node.store.scan(range, CENSUS_PAGE)).await else {
+                (self.is_blind, self.owes_look) = (true, true);
+                self.look_at = Some(Instant::now() + LOOK_AGAIN);
+                return;
+            };
+            for record in &page.records {
+                let Some((_, suffix)) = LockName::of_record(Kind::Waiting, &record.key.name) else {
+                    continue;
+                };
+                let (Some(id), Ok(waiting)) = (GrantId::from_suffix(suffix), Waiting::decode(&record.value))
+                else {
+                    continue;
+                };
+                gone.remove(&id);
+                match self.liveness(id, &waiting) {
+                    Liveness::Here => {}
+                    Liveness::Elsewhere => elsewhere += 1,
+                    Liveness::Orphan => {
+                        let since = self.orphans.get(&id).copied().unwrap_or_else(Instant::now);
+                        orphans.insert(id, since);
+                    }
+                }
+            }
+            after = page.records.last().map(|record| record.key.name.clone());
+            if !page.more {
+                break;
+            }
+        }
+        (self.elsewhere, self.orphans, self.was_unknown) = (elsewhere, orphans, false);
+        for id in gone {
+            if let Some(job) = self.take_back(id) {
+                submit(&self.node, &self.lock, job);
+            }
+        }
+    }
+
+    /// Where a waiter's call is, as far as this desk knows.
+    pub(super) fn liveness(&self, id: GrantId, waiting: &Waiting) -> Liveness {
+        if waiting.node == self.node.id {
+            let parked = self.parked.get(&id);
+            let here =
+                |parked: &Parked| parked.attachment == waiting.attachment && !parked.answer.is_closed();
+            return if parked.is_some_and(here) { Liveness::Here } else { Liveness::Orphan };
+        }
+        let may_live = self.node.store.guarantees().shared && waiting.node != NodeId::NONE;
+        if may_live { Liveness::Elsewhere } else { Liveness::Orphan }
+    }
+
+    /// Waiters whose place has been kept long enough.
+    pub(super) fn forgotten(&self) -> Vec<GrantId> {
+        let kept = self.node.config.orphan_kept;
+        let old = self.orphans.iter().filter(|(_, since)| since.elapsed() >= kept);
+        old.map(|(id, _)| *id).collect()
+    }
+
+    /// The node stops: every parked call is told to call again. Places are kept for them by the next node.
+    pub(super) fn dismiss(&mut self) {
+        for (_, parked) in std::mem::take(&mut self.parked) {
+            self.node.metrics.parked.dec();
+            // If it is gone already, it will not call again.
+            drop(parked.answer.send(Answer::CallAgain));
+        }
+        self.orphans.clear();
+        self.owes_look = false;
+    }
+}
