@@ -110,6 +110,8 @@ fn judge(world: &Arc<World>, scenario: &'static str, calm: Duration, unfinished:
         left: &world.store.records(),
         desks,
         unfinished: &unfinished,
+        is_slow: world.plan.faults.slow > 0
+            && Duration::from_millis(world.plan.faults.slow_ms.1) * 2 > world.plan.config.store_deadline,
         is_spinning: world.store.is_spinning(),
     };
     let violations = invariants::violations(&evidence);

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// From a grant to its answer, while things go wrong: two deadlines of the store, and some.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
+/// The same, if calls may take longer than their deadline, several in a row.
+const TOLD_WITHIN_SLOW: Duration = Duration::from_secs(20);
 /// The same, and from a free lock to the next grant, when nothing goes wrong.
 const CALM_WITHIN: Duration = Duration::from_millis(500);
 /// What went wrong before has its consequences for so long.
@@ -32,9 +34,10 @@ pub(super) fn violations(evidence: &Evidence<'_>) -> Vec<String> {
 /// Grants whose waiting call wasn't told.
 fn untold(evidence: &Evidence<'_>, story: &Story) -> Vec<String> {
     let mut found = Vec::new();
+    let bad = if evidence.is_slow { TOLD_WITHIN_SLOW } else { TOLD_WITHIN };
     for life in &story.lives {
         let is_calm = life.from > evidence.calm + AFTERMATH;
-        let by = life.from + if is_calm { CALM_WITHIN } else { TOLD_WITHIN };
+        let by = life.from + if is_calm { CALM_WITHIN } else { bad };
         let call = evidence.records.calls.iter().find(|call| {
             let its_own = matches!(&call.ask, Ask::Acquire { id, attachment: Some(_), .. } if *id == life.id);
             its_own

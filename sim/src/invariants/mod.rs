@@ -37,6 +37,8 @@ pub struct Evidence<'a> {
     pub desks: (i64, i64),
     /// Clients that hadn't finished long after things stopped going wrong.
     pub unfinished: &'a [usize],
+    /// Whether calls to the store may take longer than the node waits for them.
+    pub is_slow: bool,
     /// Whether somebody called the store again and again without letting time pass.
     pub is_spinning: bool,
 }
