@@ -155,6 +155,12 @@ impl Desk {
                     self.look_at = Some(Instant::now() + grant.ttl + EXPIRY_SLACK);
                     if let Some(parked) = self.parked.remove(&grant.id) {
                         self.node.metrics.parked.dec();
+                        if job.as_ref().is_some_and(|job| job.is_acquire_of(grant.id)) {
+                            // A later call of the same waiter got it. Were both told, either could go away and
+                            // have the other's grant taken back. If it is gone already, so much the better.
+                            drop(parked.answer.send(Answer::CallAgain));
+                            continue;
+                        }
                         let told = Told { reply: Reply::Granted(grant.clone()), ..told.clone() };
                         self.hand(grant.id, parked.answer, told);
                     }
@@ -203,6 +209,7 @@ impl Desk {
                             return again;
                         }
                         Poisoned::Unknown => {
+                            self.unpark(*attachment);
                             // If nobody listens any more, there is nobody to tell.
                             drop(job.tell(Answer::Failed(Failure::Unavailable { unknown: true })));
                             return again;

@@ -3,7 +3,7 @@
 use super::calls::Failure;
 use super::desk::Desk;
 use crate::engine::Node;
-use baton_core::lock::{Command, LockName, Reply};
+use baton_core::lock::{Command, GrantId, LockName, Reply};
 use baton_core::{Revision, WallTime};
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -43,6 +43,10 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    pub fn is_acquire_of(&self, id: GrantId) -> bool {
+        matches!(&self.command, Command::Acquire(acquire) if acquire.id == id)
+    }
+
     pub fn tell(mut self, answer: Answer) -> Result<(), Answer> {
         self.answer.take().map_or(Ok(()), |sender| sender.send(answer))
     }
