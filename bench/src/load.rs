@@ -102,9 +102,10 @@ pub fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
-/// A rate for people: 123, 4,560, 78.9k.
+/// A number for people: 123, 4,560, 78.9k, 1.07M.
 pub fn count(figure: f64) -> String {
     match figure {
+        figure if figure >= 1e6 => format!("{:.2}M", figure / 1e6),
         figure if figure >= 100_000.0 => format!("{:.0}k", figure / 1000.0),
         figure if figure >= 10_000.0 => format!("{:.1}k", figure / 1000.0),
         figure if figure >= 1000.0 => format!("{},{:03}", figure as u64 / 1000, figure as u64 % 1000),

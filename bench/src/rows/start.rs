@@ -21,17 +21,20 @@ const VALUE_BYTES: usize = 100;
 pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let records = bench.options.size(RECORDS);
     progress::say(&format!("P14: filling a data directory with {records} records"));
-    let mut directory = bench.place.directory()?;
-    fill(&directory.path().join("data"), records).await?;
+    let filled = bench.place.directory()?;
+    fill(filled.path(), records).await?;
     let mut times = Vec::new();
     let turns = bench.options.turns();
     for turn in 1..=turns {
         progress::say(&format!("P14: starting on {records} records, round {turn} of {turns}"));
+        // A start changes what it starts on, so each gets a copy.
+        let directory = bench.place.directory()?;
+        copy(filled.path(), &directory.path().join("data"))?;
         let began = Instant::now();
         let baton = Baton::start_on(bench.binary, directory).await?;
         ready(&baton).await?;
         times.push(began.elapsed().as_secs_f64());
-        directory = baton.stop().await?;
+        baton.stop().await?;
     }
     bench.report.rows.push(Row {
         id: "P14",
@@ -56,7 +59,7 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         "P14",
         format!(
             "records of {VALUE_BYTES} bytes with a time to live, put through the store itself, so that the directory has \
-             snapshots and a log as they come; from starting the process until `/readyz` answers 200. The size is of the \
+             snapshots and a log as they come; each start on a fresh copy of that directory, from starting the process until `/readyz` answers 200. The size is of the \
              file that `cargo build --release` makes."
         ),
     ));
@@ -85,6 +88,15 @@ async fn fill(data: &Path, records: usize) -> anyhow::Result<()> {
     let tasks: Vec<_> = (0..WRITERS).map(|writer| tokio::spawn(write(writer))).collect();
     for task in tasks {
         task.await??;
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir(to)?;
+    for file in std::fs::read_dir(from)? {
+        let file = file?;
+        std::fs::copy(file.path(), to.join(file.file_name()))?;
     }
     Ok(())
 }
