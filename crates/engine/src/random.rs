@@ -8,14 +8,35 @@ pub struct Random(Source);
 
 #[derive(Clone)]
 enum Source {
-    System,
+    System(Arc<Mutex<Pool>>),
     Seeded(Arc<Mutex<u64>>),
+}
+
+/// Random bytes asked for together, because asking is a system call. Each is given out once, and wiped.
+struct Pool {
+    bytes: [u8; POOL_BYTES],
+    left: usize,
+}
+
+const POOL_BYTES: usize = 4096;
+
+impl Pool {
+    fn take(&mut self, into: &mut [u8]) {
+        if self.left < into.len() {
+            getrandom::fill(&mut self.bytes).expect("the operating system has randomness");
+            self.left = POOL_BYTES;
+        }
+        let from = self.left - into.len();
+        into.copy_from_slice(&self.bytes[from..self.left]);
+        self.bytes[from..self.left].fill(0);
+        self.left = from;
+    }
 }
 
 impl Random {
     /// Unguessable.
     pub fn system() -> Self {
-        Self(Source::System)
+        Self(Source::System(Arc::new(Mutex::new(Pool { bytes: [0; POOL_BYTES], left: 0 }))))
     }
 
     /// The same for the same seed: for simulations only.
@@ -27,7 +48,7 @@ impl Random {
     pub fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
         match &self.0 {
-            Source::System => getrandom::fill(&mut bytes).expect("the operating system has randomness"),
+            Source::System(pool) => pool.lock().expect("no panic while held").take(&mut bytes),
             Source::Seeded(state) => {
                 let mut state = state.lock().expect("no panic while held");
                 for chunk in bytes.chunks_mut(8) {

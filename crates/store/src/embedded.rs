@@ -101,6 +101,7 @@ impl Embedded {
             full_bytes: options.full_bytes,
             hub: hub.clone(),
             expirations: expirations.clone(),
+            runtime: tokio::runtime::Handle::try_current().ok(),
             gauges: gauges.clone(),
             on_fatal: options.on_fatal,
             log_bytes: if recovered.segments > SEGMENTS_MAX { u64::MAX / 2 } else { recovered.log_bytes },

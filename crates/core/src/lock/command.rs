@@ -214,6 +214,8 @@ pub enum Effect {
         owner: Arc<str>,
         /// Its token.
         fencing: Stamp,
+        /// For display; 0 after a blind release, whose commit witnesses the grant.
+        granted_at: WallTime,
     },
 }
 

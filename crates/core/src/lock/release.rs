@@ -6,7 +6,7 @@ use super::memo::{Fate, Memo};
 use super::name::{GrantId, LockName, digest};
 use super::roster::{Holder, Roster};
 use super::state::State;
-use crate::record::{Record, Revision};
+use crate::record::{Record, Revision, WallTime};
 use crate::view::{Pause, Stamp, View};
 
 pub(super) fn decide(
@@ -70,6 +70,8 @@ fn guess_roster(lock: &LockName, release: &Release, view: &mut View) {
         digest: release.token.digest,
         owner: release.owner.clone(),
         principal: release.principal.clone(),
+        // Not known; the grant that is deleted says it.
+        granted_at: WallTime(0),
         count: 1,
         flags: release.token.flags,
         replayed: false,

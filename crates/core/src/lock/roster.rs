@@ -1,13 +1,14 @@
 //! The roster: who holds a lock and how many wait. Deleted when nobody does.
 //!
 //! Layout, version 1: number of holders (0 or 1), for each: id (16), digest of the request (8), owner,
-//! principal, releases needed, flags (reentrant, alone, replayed), fencing token (0: this record's own revision); then the next place, how many wait,
+//! principal, granted at, releases needed, flags (reentrant, alone, replayed), fencing token (0: this record's own
+//! revision); then the next place, how many wait,
 //! and the holder's metadata.
 
 use super::grant::{Digest, Flags};
 use super::name::{GrantId, Principal};
 use crate::codec::{Decoder, Encoder, Unreadable};
-use crate::record::{Bytes, Revision};
+use crate::record::{Bytes, Revision, WallTime};
 use alloc::sync::Arc;
 
 /// Who holds the lock, if the grant of this id is still there.
@@ -21,6 +22,8 @@ pub struct Holder {
     pub owner: Arc<str>,
     /// Whose, as far as authentication goes.
     pub principal: Principal,
+    /// For display.
+    pub granted_at: WallTime,
     /// How many releases it takes.
     pub count: u32,
     /// The grant's.
@@ -56,6 +59,7 @@ impl Roster {
                 .fixed(&holder.digest)
                 .bytes(holder.owner.as_bytes())
                 .bytes(holder.principal.as_bytes())
+                .number(holder.granted_at.0)
                 .number(holder.count.into())
                 .byte(holder.flags.bits() | u8::from(holder.replayed) << 2)
                 .number(holder.fencing.map_or(0, |token| token.0));
@@ -82,6 +86,7 @@ impl Roster {
     fn decode_holder(from: &mut Decoder<'_>) -> Result<Holder, Unreadable> {
         let (id, digest) = (GrantId(from.fixed()?), from.fixed()?);
         let (owner, principal) = (from.text()?, from.text()?);
+        let granted_at = from.time()?;
         let count = u32::try_from(from.number()?).map_err(|_| Unreadable)?;
         let flags = from.byte()?;
         let fencing = from.number()?;
@@ -90,6 +95,7 @@ impl Roster {
             digest,
             owner,
             principal,
+            granted_at,
             count,
             flags: Flags::from_bits(flags & 3).ok_or(Unreadable)?,
             replayed: flags & 4 != 0,
@@ -106,12 +112,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn holder() -> impl Strategy<Value = Holder> {
-        any::<([u8; 16], [u8; 8], String, String, u32, u8, bool, Option<u32>)>().prop_map(|parts| {
-            let (id, digest, owner, principal, count, bits, replayed, fencing) = parts;
+        any::<([u8; 16], [u8; 8], String, String, u64, u32, u8, bool, Option<u32>)>().prop_map(|parts| {
+            let (id, digest, owner, principal, at, count, bits, replayed, fencing) = parts;
             let flags = Flags::from_bits(bits & 3).unwrap();
             let fencing = fencing.map(|token| Revision(u64::from(token) + 1));
             let (owner, principal) = (owner.as_str().into(), principal.as_str().into());
-            Holder { id: GrantId(id), digest, owner, principal, count, flags, replayed, fencing }
+            let granted_at = WallTime(at);
+            Holder { id: GrantId(id), digest, owner, principal, granted_at, count, flags, replayed, fencing }
         })
     }
 

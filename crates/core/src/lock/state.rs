@@ -94,7 +94,8 @@ impl<'a> State<'a> {
         self.remember(holder.id, fate, fencing, holder.digest, &holder.owner);
         self.roster.metadata = None;
         self.change();
-        self.effects.push(Effect::Ended { id: holder.id, how, owner: holder.owner, fencing });
+        let Holder { id, owner, granted_at, .. } = holder;
+        self.effects.push(Effect::Ended { id, how, owner, fencing, granted_at });
     }
 
     /// Leaves a memo.
@@ -148,6 +149,7 @@ impl<'a> State<'a> {
             digest,
             owner: terms.owner.clone(),
             principal: terms.principal.clone(),
+            granted_at: self.context.now,
             count: 1,
             flags,
             replayed: false,

@@ -25,6 +25,8 @@ use tokio::time::Instant;
 pub(super) const BATCH_MAX: usize = 64;
 /// A look at a lock comes this much after its lease should have ended.
 const EXPIRY_SLACK: Duration = Duration::from_millis(1);
+/// How long those who join a queue wait for company.
+const COMPANY_WAIT: Duration = Duration::from_millis(1);
 /// Where other nodes may change the lock too, whoever waits looks at least this often.
 const SHARED_LOOK: Duration = Duration::from_secs(1);
 /// After a failure of the store, whoever waits looks again this much later.
@@ -80,6 +82,7 @@ impl Desk {
                 None => break,
             };
             if !jobs.is_empty() {
+                let jobs = self.with_company(jobs).await;
                 self.work(jobs).await;
                 self.tidy().await;
                 continue;
@@ -100,6 +103,21 @@ impl Desk {
     fn take_up(&self) -> Option<VecDeque<Job>> {
         let is_idle = self.parked.is_empty() && self.orphans.is_empty() && !self.owes_look;
         self.node.desks.take_up(&self.lock, is_idle)
+    }
+
+    /// Whoever joins a queue isn't answered before its turn comes. So joins wait a moment for what moves the queue on:
+    /// when the next holder's release comes right after, both are one commit instead of two in a row.
+    async fn with_company(&self, mut jobs: VecDeque<Job>) -> VecDeque<Job> {
+        let until = Instant::now() + COMPANY_WAIT;
+        while !self.parked.is_empty() && jobs.len() < BATCH_MAX && jobs.iter().all(Job::is_join) {
+            tokio::select! {
+                biased;
+                () = self.arrived.notified() => {}
+                () = tokio::time::sleep_until(until) => break,
+            }
+            jobs.extend(self.node.desks.take_up(&self.lock, false).into_iter().flatten());
+        }
+        jobs
     }
 
     /// Decides and commits until every job is answered or parked.

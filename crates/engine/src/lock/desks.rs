@@ -43,6 +43,11 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// Whether it would rather queue than be refused.
+    pub fn is_join(&self) -> bool {
+        matches!(&self.command, Command::Acquire(acquire) if acquire.attachment.is_some())
+    }
+
     pub fn is_acquire_of(&self, id: GrantId) -> bool {
         matches!(&self.command, Command::Acquire(acquire) if acquire.id == id)
     }

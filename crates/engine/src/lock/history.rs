@@ -1,7 +1,7 @@
 //! What happened to a lock, kept in one record a lock and written behind the answers.
 //!
-//! Events of a lock are collected and appended together, so a busy lock costs a commit every half second, not one
-//! an event. A crash may lose the last of them; a forced release is never lost, it is in the commit itself.
+//! A grant enters the history when it has ended; while it lasts, the grant itself says all there is to say. Events of a
+//! lock are collected and appended together, so a busy lock costs a commit every half second, not one an event. A crash may lose the last of them; a forced release is never lost, it is in the commit itself.
 //!
 //! Layout, version 1: for each event, oldest first: kind, fencing token, at, renewals + 1 or 0, owner.
 
@@ -53,46 +53,60 @@ pub(crate) struct History {
 impl Node {
     /// Keeps what a commit did, for histories and metrics.
     pub(super) fn record(&self, lock: &LockName, effect: &Effect, told: &Told, witnessed: &Witnessed) {
-        let event = match effect {
+        let (event, fencing, owner) = match effect {
             Effect::Granted { grant, queued_since } => {
                 if let Some(since) = queued_since {
                     let waited = Duration::from_millis(told.now.0.saturating_sub(since.0));
                     self.metrics.wait_seconds.observe(waited.as_secs_f64());
                 }
-                let fencing = grant.fencing.resolve(told.revision).0;
-                let (kind, owner) = (HistoryKind::Granted, grant.owner.clone());
-                Event { kind, fencing, at: told.now, renewals: None, owner }
+                ("granted", grant.fencing, &grant.owner)
             }
-            Effect::Ended { id, how, owner, fencing } => {
-                let (kind, label) = match how {
-                    End::Released => (HistoryKind::Released, "released"),
-                    End::Undelivered => (HistoryKind::Released, "undelivered"),
-                    End::Expired => (HistoryKind::Expired, "expired"),
-                    End::Forced => (HistoryKind::Forced, "forced"),
+            Effect::Ended { id, how, owner, fencing, granted_at } => {
+                let event = match how {
+                    End::Released => "released",
+                    End::Undelivered => "undelivered",
+                    End::Expired => "expired",
+                    End::Forced => "forced",
                 };
-                Metrics::count(&self.metrics.ended, label);
+                Metrics::count(&self.metrics.ended, event);
                 let grant = witnessed.get(&lock.grant(*id).name);
-                if let Some(grant) = grant.and_then(|record| Grant::decode(&record.value).ok()) {
-                    let held = Duration::from_millis(told.now.0.saturating_sub(grant.granted_at.0));
-                    self.metrics.hold_seconds.observe(held.as_secs_f64());
-                }
-                if kind == HistoryKind::Forced {
-                    return;
-                }
+                let seen = grant.and_then(|record| Grant::decode(&record.value).ok());
+                let granted_at = seen.map_or(*granted_at, |grant| grant.granted_at);
+                let held = Duration::from_millis(told.now.0.saturating_sub(granted_at.0));
+                self.metrics.hold_seconds.observe(held.as_secs_f64());
+                let fencing_token = fencing.resolve(told.revision).0;
                 let renewals = grant.map(|record| record.touches);
-                let fencing = fencing.resolve(told.revision).0;
-                Event { kind, fencing, at: told.now, renewals, owner: owner.clone() }
+                self.keep_history(lock, *how, (owner, fencing_token), (granted_at, told.now), renewals);
+                (event, *fencing, owner)
             }
         };
         tracing::debug!(
             namespace = lock.namespace(),
             key = lock.key(),
-            owner = &*event.owner,
-            fencing_token = event.fencing,
-            "lock {}",
-            event.kind.as_str()
+            owner = &**owner,
+            fencing_token = fencing.resolve(told.revision).0,
+            "lock {event}"
         );
-        if self.store.usage().is_tight() || !self.history.push(lock, [event]) {
+    }
+
+    /// A grant enters the history when it has ended: until then the grant itself says all there is to say.
+    fn keep_history(
+        &self,
+        lock: &LockName,
+        how: End,
+        (owner, fencing): (&Arc<str>, u64),
+        (granted_at, ended_at): (WallTime, WallTime),
+        renewals: Option<u64>,
+    ) {
+        let event = |kind, at, renewals| Event { kind, fencing, at, renewals, owner: owner.clone() };
+        let granted = event(HistoryKind::Granted, granted_at, None);
+        let ended = match how {
+            End::Released | End::Undelivered => Some(event(HistoryKind::Released, ended_at, renewals)),
+            End::Expired => Some(event(HistoryKind::Expired, ended_at, renewals)),
+            // That is in the audit, with its reason.
+            End::Forced => None,
+        };
+        if self.store.usage().is_tight() || !self.history.push(lock, [granted].into_iter().chain(ended)) {
             self.metrics.history_dropped.inc();
         }
     }
@@ -187,6 +201,11 @@ impl Engine {
             events.extend(pending.iter().cloned());
         }
         let mut shown: Vec<_> = events.into_iter().map(|event| event.shown(lock)).collect();
+        if let Some(held) = self.lock_state(lock).await? {
+            let (kind, fencing) = (HistoryKind::Granted, held.fencing.0);
+            let now = Event { kind, fencing, at: held.acquired_at, renewals: None, owner: held.owner };
+            shown.push(now.shown(lock));
+        }
         let range = Range { group: lock.group(), prefix: lock.prefix(Kind::Audit), after: None };
         let page = self.in_time(self.node.store.scan(range, FORCED_MAX)).await?;
         for record in page.records {
@@ -203,9 +222,8 @@ impl Engine {
                 by: Some(forced.by),
             });
         }
-        // Newest first; at the same moment an end comes after its grant, and the next grant after that end.
-        shown.reverse();
-        shown.sort_by_key(|event| std::cmp::Reverse((event.at, event.fencing)));
+        // Newest first. One grant is over before the next begins, so their tokens are the order.
+        shown.sort_by_key(|event| std::cmp::Reverse((event.fencing, event.kind != HistoryKind::Granted)));
         Ok(shown)
     }
 }
@@ -221,18 +239,6 @@ impl Event {
             renewals: self.renewals,
             reason: None,
             by: None,
-        }
-    }
-}
-
-impl HistoryKind {
-    /// In a word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Granted => "granted",
-            Self::Released => "released",
-            Self::Expired => "expired",
-            Self::Forced => "forced",
         }
     }
 }

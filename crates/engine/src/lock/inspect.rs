@@ -29,13 +29,15 @@ impl Engine {
             // Together, so that grant and roster are of one moment.
             let mut reading = self.read(vec![lock.roster(), lock.grant(holder.id)]).await?;
             let (grant, again) = (reading.records.pop().flatten(), reading.records.pop().flatten());
-            if again.as_ref().is_some_and(|again| again.revision == record.revision) {
+            let Some(again) = again else { return Ok(None) };
+            let roster = Roster::decode(&again.value).map_err(unreadable)?;
+            if roster.holder.as_ref().is_some_and(|now| now.id == holder.id) {
                 return match grant {
                     None => Ok(None),
                     Some(grant) => state(&roster, holder, &grant, reading.now).map(Some),
                 };
             }
-            roster_record = again;
+            roster_record = Some(again);
         }
         Err(LockError::Failed(Failure::Overloaded))
     }

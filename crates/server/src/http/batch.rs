@@ -75,21 +75,34 @@ async fn made(server: &Shared, call: BatchCall) -> Result<Answer, Problem> {
     })
 }
 
-/// A chunk for whatever has completed since the last one.
+/// A chunk for whatever has completed since the last one. Calls that were committed together complete within moments of
+/// each other: after the first, the others get one chance to share its chunk.
 fn lines(
     mut running: FuturesUnordered<impl Future<Output = BatchAnswer>>,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let mut chunk = Vec::new();
+    let mut has_waited = false;
     poll_fn(move |cx| {
-        let mut chunk = Vec::new();
-        while chunk.len() < CHUNK_BYTES {
+        let is_over = loop {
+            if chunk.len() >= CHUNK_BYTES {
+                break true;
+            }
             match Pin::new(&mut running).poll_next(cx) {
                 Poll::Ready(Some(answer)) => write_line(&mut chunk, &answer),
-                Poll::Pending if chunk.is_empty() => return Poll::Pending,
-                Poll::Ready(None) if chunk.is_empty() => return Poll::Ready(None),
-                Poll::Pending | Poll::Ready(None) => break,
+                Poll::Ready(None) => break true,
+                Poll::Pending => break false,
             }
+        };
+        if chunk.is_empty() {
+            return if is_over { Poll::Ready(None) } else { Poll::Pending };
         }
-        Poll::Ready(Some(Ok(chunk.into())))
+        if !is_over && !has_waited {
+            has_waited = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        has_waited = false;
+        Poll::Ready(Some(Ok(std::mem::take(&mut chunk).into())))
     })
 }
 

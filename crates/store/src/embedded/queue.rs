@@ -125,11 +125,12 @@ impl Queue {
         }
     }
 
-    /// Lets a batch gather: returns when `count` requests are waiting or `patience` is over.
+    /// Lets a batch gather: returns when `count` requests are waiting or `patience` is over. It spins: patience is
+    /// shorter than any sleep, and a thread that yields to busy others may not be back for a long time.
     pub fn gather(&self, count: usize, patience: Duration) {
         let until = Instant::now() + patience;
         while self.lock().requests.len() < count && Instant::now() < until {
-            std::thread::yield_now();
+            (0..64).for_each(|_| std::hint::spin_loop());
         }
     }
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// A batch is closed when it has this many bytes.
 const BATCH_BYTES_MAX: usize = 1 << 20;
@@ -51,6 +52,8 @@ pub(super) struct Writer {
     pub full_bytes: u64,
     pub hub: Arc<Hub>,
     pub expirations: Arc<Hub>,
+    /// Where callers are told, if there is one.
+    pub runtime: Option<Handle>,
     pub gauges: Arc<Gauges>,
     pub on_fatal: Arc<dyn Fn(&str) + Send + Sync>,
     /// Log bytes since the last snapshot began, and where to say that it is time for another.
@@ -74,6 +77,16 @@ enum Reply {
 }
 
 impl Reply {
+    /// Whoever no longer listens doesn't mind.
+    fn send(self) {
+        match self {
+            Self::Commit(answer, outcome) => drop(answer.send(outcome)),
+            Self::Read(answer, reading) => drop(answer.send(reading)),
+            Self::Scan(answer, page) => drop(answer.send(page)),
+            Self::Mark(_) | Self::Copy(..) => {}
+        }
+    }
+
     fn withhold(&mut self) {
         let full = || StoreError::NotApplied {
             reason: Reason::Full,
@@ -291,18 +304,27 @@ impl Writer {
             clock_us: self.durable_us,
             revision: self.revision,
         };
+        let mut callers = Vec::with_capacity(replies.len());
         for reply in replies {
-            // Whoever no longer listens doesn't mind.
             match reply {
-                Reply::Commit(answer, outcome) => drop(answer.send(self.unless_dead(outcome))),
-                Reply::Read(answer, reading) => drop(answer.send(self.unless_dead(reading))),
-                Reply::Scan(answer, page) => drop(answer.send(self.unless_dead(page))),
                 Reply::Mark(answer) => {
                     self.log_bytes = 0;
                     answer.send(mark).ok();
                 }
                 Reply::Copy(answer, records) => drop(answer.send(Copied { records, mark })),
+                Reply::Commit(answer, outcome) => {
+                    callers.push(Reply::Commit(answer, self.unless_dead(outcome)))
+                }
+                Reply::Read(answer, reading) => callers.push(Reply::Read(answer, self.unless_dead(reading))),
+                Reply::Scan(answer, page) => callers.push(Reply::Scan(answer, self.unless_dead(page))),
             }
+        }
+        match &self.runtime {
+            // One wake-up for the whole batch instead of one for each, and this thread is free for the next one.
+            Some(runtime) if callers.len() > 1 => {
+                runtime.spawn(async move { callers.into_iter().for_each(Reply::send) });
+            }
+            _ => callers.into_iter().for_each(Reply::send),
         }
     }
 

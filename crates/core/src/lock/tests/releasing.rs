@@ -69,7 +69,9 @@ fn a_hand_over_grants_to_one_waiter_only_and_tells_both_ends() {
     assert_eq!(at, same, "one commit");
     let fencing = alice.fencing;
     let id = alice.id;
-    assert_eq!(*ended, Effect::Ended { id, how: End::Released, owner: ALICE.into(), fencing });
+    let Effect::Ended { granted_at, .. } = *ended else { panic!("{ended:?}") };
+    let owner = ALICE.into();
+    assert_eq!(*ended, Effect::Ended { id, how: End::Released, owner, fencing, granted_at });
     let Effect::Granted { grant, queued_since: Some(_) } = granted else { panic!("{granted:?}") };
     assert_eq!((grant.id, grant.fencing), (world.id(BOB), Stamp::ThisCommit));
     assert_eq!(world.store.look(&world.lock.grant(grant.id)).unwrap().created, *at);
