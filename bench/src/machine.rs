@@ -15,6 +15,7 @@ pub struct Place {
     kernel: String,
     file_system: String,
     memory_gib: u64,
+    load: String,
 }
 
 impl Place {
@@ -38,6 +39,7 @@ impl Place {
             kernel: read("/proc/sys/kernel/osrelease").trim().into(),
             file_system: file_system(target).unwrap_or_else(|| "unknown".into()),
             memory_gib: memory_kib.div_ceil(1 << 20),
+            load: read("/proc/loadavg").split(' ').next().unwrap_or_default().into(),
         })
     }
 
@@ -51,6 +53,14 @@ impl Place {
     pub fn describe(&self) -> String {
         let Self { cores, cpu, kernel, file_system, memory_gib, .. } = self;
         format!("{cores} cores ({cpu}), {memory_gib} GiB, Linux {kernel}, data on {file_system}")
+    }
+
+    /// How busy others kept the machine when we came, in one line.
+    pub fn describe_load(&self) -> String {
+        format!(
+            "load average when it began: {} (on a quiet machine near 0; else read the ratios with care)",
+            self.load
+        )
     }
 
     /// Whether a sync on it may cost nothing.

@@ -115,6 +115,7 @@ impl Report {
         };
         say("Written by `make bench`; see [README.md](README.md) for how to read and repeat it.\n");
         say(&format!("- {}, {}", machine::today(), place.describe()));
+        say(&format!("- {}", place.describe_load()));
         say(&format!("- against {}", self.versions.join(", ")));
         say(&format!("- {}", self.rounds));
         say("- every peer is on the same machine and disk in the same run, and synced before it answers\n");
