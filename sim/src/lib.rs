@@ -9,7 +9,7 @@
 //! - [`invariants`]: what must hold, one property a file
 //! - [`broken`]: stores that leave one kind of check out, so that the invariants can show what they are worth
 //! - [`trace`]: everything that happened, a line each
-//! - [`run`]: a seed from its beginning to its verdict
+//! - [`mod@run`]: a seed from its beginning to its verdict
 //!
 //! Everything runs on one thread and on paused time: the same seed gives the same bytes.
 

@@ -1,8 +1,13 @@
 //! The simulation itself: clean on the engine as it is, the same for the same seed, and not blind.
 
+use baton_core::lock::LockName;
+use baton_engine::lock::{AcquireCall, ReleaseCall, Wait};
+use baton_engine::{Config, Engine, Random};
 use baton_sim::run::Options;
 use baton_sim::{Broken, run};
+use baton_testkit::simulated::{Faults, Happening, Simulated, What};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Runs seeds on all cores until one fails; gives its number and what didn't hold.
 fn first_violation(seeds: u64, options: Options) -> Option<(u64, Vec<String>)> {
@@ -62,7 +67,52 @@ fn seeds_that_found_bugs_are_clean() {
         (250, "'not applied' was said while an earlier commit could still land"),
         (726, "a waiter that left the queue was granted by its own late commit"),
         (6201, "a hand-over and the eviction after it were both lost, and the waiter between them"),
+        (10_094, "a grant was taken back from its holder because an older call of his had gone"),
     ] {
         assert_eq!(run(seed, Options::default()).violations, Vec::<String>::new(), "seed {seed}: {found}");
     }
+}
+
+/// The first bug that the simulation found, without chance: the seeds above move on whenever the engine does.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_is_told_of_a_hand_over_whose_reply_was_lost() {
+    let store = Simulated::new(1);
+    let node = store.node(Faults::none());
+    let engine = Engine::start(node.clone(), Config::default(), Random::seeded(1)).await.expect("it starts");
+    let lock = LockName::new("default", "k");
+    let call = |owner: &str, wait| AcquireCall {
+        owner: owner.into(),
+        principal: "".into(),
+        ttl: Duration::from_secs(60),
+        wait,
+        request_id: Some(owner.into()),
+        reentrant: false,
+        metadata: None,
+    };
+    let first = engine.acquire(&lock, call("a", Wait::No)).await.expect("it is free");
+    let (other, name, waits) = (engine.clone(), lock.clone(), call("b", Wait::Forever));
+    let second = tokio::spawn(async move { other.acquire(&name, waits).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+
+    // The release's commit is done, its answer lost.
+    node.set_faults(Faults { answer_lost: 1000, spares_reads: true, ..Faults::none() });
+    let calm = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(8)).await;
+        node.set_faults(Faults::none());
+    });
+    let token = first.token.reveal();
+    let release = ReleaseCall { token, owner: "a".into(), principal: "".into(), request_id: None };
+    engine.release(&lock, release).await.expect("sent again, and found done");
+    calm.await.expect("no panic");
+    let history = store.take_history();
+    let unknown = history.iter().filter(|happening| matches!(happening.what, What::ToldUnknown));
+    let unknown: Vec<_> = unknown.map(|happening| happening.call).collect();
+    let handed_over = |happening: &Happening| match &happening.what {
+        What::Committed { commit, .. } => commit.writes.len() > 4 && unknown.contains(&happening.call),
+        _ => false,
+    };
+    assert!(history.iter().any(handed_over), "the answer to the hand-over wasn't lost");
+
+    let granted = tokio::time::timeout(Duration::from_millis(200), second).await.expect("it is told in time");
+    assert!(granted.expect("no panic").is_ok_and(|granted| granted.fencing > first.fencing));
 }

@@ -4,9 +4,9 @@
 use super::Evidence;
 use crate::timeline::State;
 use crate::world::{Ask, Call, Records, Told};
-use baton_core::lock::GrantId;
 use baton_core::lock::memo::Fate;
 use baton_core::lock::waiting::Waiting;
+use baton_core::lock::{GrantId, NodeId};
 use baton_engine::lock::Refusal;
 use std::time::Duration;
 
@@ -17,10 +17,11 @@ pub(super) fn violations(evidence: &Evidence<'_>) -> Vec<String> {
             let Some(life) = story.lives.iter().find(|life| life.created == step.revision) else { continue };
             for (id, waiting) in ahead(before, life.id) {
                 let had_its_turn = story.memo(id, step.revision).is_some_and(|memo| memo.fate != Fate::Void);
-                let has_left = !step.state.waiting.contains_key(&id);
+                let now = step.state.waiting.get(&id);
+                let has_left = now.is_none_or(|waiting| waiting.node == NodeId::NONE);
                 let parked = parked(evidence.records, step.node, step.at, waiting);
-                // Who leaves the queue by that very commit must have wanted to.
-                let wanted = |call: &Call| !(has_left && is_given_up(call));
+                // Who leaves the queue, or keeps its place without a call, by that very commit must have wanted to.
+                let wanted = |call: &Call| !(has_failed(call) || has_left && is_given_up(call));
                 if !had_its_turn && parked.is_some_and(wanted) {
                     let (revision, at) = (step.revision.0, step.at);
                     found.push(format!(
@@ -59,10 +60,15 @@ pub(super) fn parked<'a>(
 
 fn is_given_up(call: &Call) -> bool {
     match &call.told {
-        None | Some(Told::Failed(_)) => true,
+        None => true,
         Some(Told::Refused(refusal)) => {
             matches!(refusal, Refusal::WaitTimeout(_) | Refusal::StillWaiting { .. })
         }
         Some(_) => false,
     }
+}
+
+/// Whether the node couldn't say that it parked the call.
+fn has_failed(call: &Call) -> bool {
+    matches!(call.told, Some(Told::Failed(_)))
 }

@@ -149,6 +149,7 @@ fn bad_way(dice: &mut Dice) -> Faults {
         late: 20 * level,
         late_ms: (0, dice.between((20, 4000))),
         hints_lost: 100 * level,
+        spares_reads: false,
         lost_at_death: 500,
     }
 }

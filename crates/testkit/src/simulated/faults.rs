@@ -16,16 +16,19 @@ pub struct Faults {
     pub slow_ms: (u64, u64),
     /// Calls that the store refuses: nothing was applied.
     pub refused: u32,
-    /// Commits that get lost: nobody knows, and they never arrive.
+    /// Calls that get lost: nobody knows, and they never arrive.
     pub lost: u32,
-    /// Commits whose answer gets lost: nobody knows, but they were applied.
+    /// Calls whose answer gets lost: nobody knows, but commits were applied.
     pub answer_lost: u32,
-    /// Commits that arrive long after they were given up as unknown, and perhaps after they were sent again.
+    /// Commits that arrive long after they were given up as unknown, and perhaps after they were sent again; what is
+    /// read so late is of no use to anybody.
     pub late: u32,
     /// How late.
     pub late_ms: (u64, u64),
     /// Hints that get lost; the watcher is told so some time later.
     pub hints_lost: u32,
+    /// Reads and scans always succeed.
+    pub spares_reads: bool,
     /// What is under way when the node dies and never arrives; the rest arrives, late.
     pub lost_at_death: u32,
 }
@@ -44,6 +47,7 @@ impl Faults {
             late: 0,
             late_ms: (0, 0),
             hints_lost: 0,
+            spares_reads: false,
             lost_at_death: 500,
         }
     }

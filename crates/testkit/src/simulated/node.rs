@@ -124,6 +124,7 @@ impl Node {
             return pending().await;
         }
         match plan.fate {
+            _ if self.way.condition().faults.spares_reads => Ok(seen),
             Fate::Told => Ok(seen),
             Fate::Refused => Err(refused()),
             Fate::Unknown => Err(unknown()),
