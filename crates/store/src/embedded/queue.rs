@@ -6,10 +6,15 @@
 use super::effect::Entry;
 use crate::contract::{Page, Range, Reading, Reason, StoreError};
 use baton_core::{Bytes, Commit, Key, Outcome};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+
+/// While requests follow each other this closely, the writer waits for the next one awake: to be woken would take as
+/// long again. One that hands a lock from client to client at full speed has a request in flight all the time.
+const BRISK: Duration = Duration::from_micros(250);
 
 /// Where an answer goes.
 pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -57,6 +62,8 @@ impl Request {
 pub(super) struct Queue {
     inner: Mutex<Inner>,
     arrived: Condvar,
+    /// How many requests are waiting, to be looked at without the lock.
+    waiting: AtomicUsize,
     requests_max: usize,
     bytes_max: usize,
 }
@@ -66,13 +73,21 @@ struct Inner {
     requests: Vec<Request>,
     bytes: usize,
     closed: bool,
+    /// Whether the last request came soon: then the next one probably does too.
+    brisk: bool,
     /// Whether the writer must be woken: saves a system call when it is busy anyway.
     sleeping: bool,
 }
 
 impl Queue {
     pub fn new(requests_max: usize, bytes_max: usize) -> Self {
-        Self { inner: Mutex::default(), arrived: Condvar::new(), requests_max, bytes_max }
+        Self {
+            inner: Mutex::default(),
+            arrived: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            requests_max,
+            bytes_max,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -100,6 +115,7 @@ impl Queue {
             return Err(unavailable("the store is closed"));
         }
         inner.requests.push(request);
+        self.waiting.store(inner.requests.len(), Ordering::Release);
         if inner.sleeping {
             inner.sleeping = false;
             drop(inner);
@@ -112,11 +128,19 @@ impl Queue {
     pub fn take(&self, into: &mut Vec<Request>, wait: Duration) {
         let mut inner = self.lock();
         if inner.requests.is_empty() && !wait.is_zero() {
+            let since = Instant::now();
+            if inner.brisk {
+                drop(inner);
+                self.linger(since + BRISK);
+                inner = self.lock();
+            }
             inner.sleeping = true;
             let waiting = self.arrived.wait_timeout_while(inner, wait, |inner| inner.requests.is_empty());
             inner = waiting.expect("no panic while held").0;
             inner.sleeping = false;
+            inner.brisk = since.elapsed() < BRISK;
         }
+        self.waiting.store(0, Ordering::Release);
         inner.bytes = 0;
         if into.is_empty() {
             std::mem::swap(into, &mut inner.requests);
@@ -125,11 +149,18 @@ impl Queue {
         }
     }
 
+    /// Waits awake until a request comes, giving way to whoever else can run.
+    fn linger(&self, until: Instant) {
+        while self.waiting.load(Ordering::Acquire) == 0 && Instant::now() < until {
+            std::thread::yield_now();
+        }
+    }
+
     /// Lets a batch gather: returns when `count` requests are waiting or `patience` is over. It spins: patience is
     /// shorter than any sleep, and a thread that yields to busy others may not be back for a long time.
     pub fn gather(&self, count: usize, patience: Duration) {
         let until = Instant::now() + patience;
-        while self.lock().requests.len() < count && Instant::now() < until {
+        while self.waiting.load(Ordering::Acquire) < count && Instant::now() < until {
             (0..64).for_each(|_| std::hint::spin_loop());
         }
     }
