@@ -11,7 +11,8 @@ use baton_store::{Reason, Store, StoreError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout};
 
 /// What can be set.
 #[derive(Clone, Debug)]
@@ -66,6 +67,10 @@ pub(crate) struct Node {
     pub desks: Desks,
     pub history: History,
     pub draining: Signal,
+    /// Whether other nodes may use the store too.
+    pub is_shared: bool,
+    /// Whether the store answers as long as this process lives.
+    pub answers_always: bool,
     started: Instant,
     /// The store's wall clock less the time since `started`, in milliseconds.
     wall_offset_ms: AtomicI64,
@@ -76,7 +81,10 @@ impl Engine {
     /// Starts a node on a store. Must be called within a Tokio runtime.
     pub async fn start(store: Arc<dyn Store>, config: Config, random: Random) -> Result<Self, StoreError> {
         let key = cluster_key(&*store, &random).await?;
+        let guarantees = store.guarantees();
         let node = Arc::new(Node {
+            is_shared: guarantees.shared,
+            answers_always: guarantees.answers_always,
             store,
             config,
             id: NodeId(random.number().max(1)),
@@ -119,7 +127,7 @@ impl Engine {
         let value = self.node.id.0.to_be_bytes()[..].into();
         let writes = vec![Write::Put { key, value, ttl }];
         let commit = self.node.store.commit(Commit { checks: Vec::new(), writes });
-        matches!(tokio::time::timeout(self.node.config.store_deadline, commit).await, Ok(Ok(_)))
+        matches!(timeout(self.node.config.store_deadline, commit).await, Ok(Ok(_)))
     }
 
     /// Before stopping: waiting calls are told to call again (their places are kept for them), and what is kept
@@ -152,6 +160,12 @@ impl Node {
     /// How long effects are remembered now.
     pub fn memory(&self) -> Duration {
         if self.store.usage().is_tight() { self.config.memory_when_tight } else { self.config.memory }
+    }
+
+    /// A call to the store, for as long as it may take. Where an answer is sure, a timer for every call would be a cost
+    /// for nothing.
+    pub async fn in_time<T>(&self, call: impl Future<Output = T>) -> Result<T, Elapsed> {
+        if self.answers_always { Ok(call.await) } else { timeout(self.config.store_deadline, call).await }
     }
 
     /// Whether the node is about to stop.

@@ -106,6 +106,8 @@ pub struct Guarantees {
     pub store: &'static str,
     /// Whether other nodes may be using the same store.
     pub shared: bool,
+    /// Whether a call is answered as long as this process lives: then nobody needs a time limit for it.
+    pub answers_always: bool,
     /// The shortest time to live it can keep.
     pub ttl_min: Duration,
     /// Expiry happens at most this much after the exact moment.

@@ -196,6 +196,7 @@ impl Store for Embedded {
         Guarantees {
             store: "embedded",
             shared: false,
+            answers_always: true,
             ttl_min: Duration::from_millis(1),
             ttl_granularity: Duration::from_millis(1),
             on_crash: "nothing acknowledged is lost; leases don't run while the store is down",

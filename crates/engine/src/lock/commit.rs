@@ -220,7 +220,7 @@ impl Desk {
         &self,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Failure> {
-        match tokio::time::timeout(self.node.config.store_deadline, call).await {
+        match self.node.in_time(call).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => {
                 self.node.store_failed(&error);
@@ -240,8 +240,7 @@ impl Desk {
         let mut pause = RESEND_FIRST;
         loop {
             let started = Instant::now();
-            let sent = self.node.store.commit(commit.clone());
-            let outcome = tokio::time::timeout(self.node.config.store_deadline, sent).await;
+            let outcome = self.node.in_time(self.node.store.commit(commit.clone())).await;
             self.node.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
             let unknown = jobs.iter().take(count).any(|job| job.doubtful);
             match outcome {
@@ -287,8 +286,7 @@ impl Desk {
                 checks: vec![check, Check::Absent(grant_key.clone())],
                 writes: vec![Write::Put { key: memo_key.clone(), value: memo.encode(), ttl }],
             };
-            let sent = self.node.store.commit(commit);
-            let outcome = tokio::time::timeout(self.node.config.store_deadline, sent).await;
+            let outcome = self.node.in_time(self.node.store.commit(commit)).await;
             let Ok(Ok(outcome)) = outcome else { return Poisoned::Unknown };
             let found = match outcome {
                 Outcome::Committed { .. } => return Poisoned::Yes,

@@ -122,7 +122,7 @@ impl Desk {
 
     /// Decides and commits until every job is answered or parked.
     async fn work(&mut self, mut jobs: VecDeque<Job>) {
-        if self.node.store.guarantees().shared || self.is_in_doubt {
+        if self.node.is_shared || self.is_in_doubt {
             self.view.clear();
         }
         self.is_blind = false;
@@ -316,7 +316,7 @@ impl Desk {
     /// When the holder's lease would end, or a place has been kept long enough, or other nodes may have done something.
     fn next_look(&self) -> Instant {
         let next_forgotten = self.orphans.values().min().map(|since| *since + self.node.config.orphan_kept);
-        let shared_look = self.node.store.guarantees().shared.then(|| Instant::now() + SHARED_LOOK);
+        let shared_look = self.node.is_shared.then(|| Instant::now() + SHARED_LOOK);
         if self.is_blind {
             return self.look_at.unwrap_or_else(|| Instant::now() + LOOK_AGAIN);
         }

@@ -104,8 +104,8 @@ impl Engine {
             let page: Page = self.in_time(self.node.store.scan(range, PAGE)).await?;
             for record in &page.records {
                 let entry = Waiting::decode(&record.value).map_err(unreadable)?;
-                let connected = entry.node == self.node.id
-                    || (self.node.store.guarantees().shared && entry.node != NodeId::NONE);
+                let connected =
+                    entry.node == self.node.id || (self.node.is_shared && entry.node != NodeId::NONE);
                 let waited = Duration::from_millis(page.now.0.saturating_sub(entry.since.0));
                 let entry_shown =
                     QueueEntry { owner: entry.terms.owner, since: entry.since, waited, connected };
@@ -136,7 +136,7 @@ impl Engine {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, LockError> {
         let unavailable = LockError::Failed(Failure::Unavailable { unknown: false });
-        match tokio::time::timeout(self.node.config.store_deadline, call).await {
+        match self.node.in_time(call).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => {
                 self.node.store_failed(&error);

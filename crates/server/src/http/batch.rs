@@ -1,9 +1,10 @@
 //! `/v1/batch`: several calls in one request, each answered by a line as it completes.
 //!
-//! A batch that can't be read is refused whole; a call whose values aren't allowed is answered by itself. All calls
-//! run in the connection's own task, and what completes together is sent together.
+//! A batch that can't be read is refused whole; a call whose values aren't allowed is answered by itself. All calls of a
+//! batch run in one task, whether or not the client reads its answers: others may be waiting for what they do. What
+//! completes together is sent together.
 
-use super::answer::{Problem, stream};
+use super::answer::{Problem, stream as streamed};
 use super::exchange::Exchange;
 use super::input::NAMESPACE_DEFAULT;
 use super::{Shared, calls};
@@ -16,12 +17,15 @@ use baton_api::limits::{self, BATCH_BYTES_MAX, BATCH_CALLS};
 use baton_core::lock::LockName;
 use bytes::Bytes;
 use futures_util::Stream;
-use futures_util::stream::{FuturesUnordered, poll_fn};
+use futures_util::stream::{self, FuturesUnordered};
 use hyper::StatusCode;
 use std::convert::Infallible;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
 /// What is sent at once, about: more waits for the socket.
 const CHUNK_BYTES: usize = 32 * 1024;
@@ -54,7 +58,44 @@ async fn begun(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     }
     let running: FuturesUnordered<_> =
         calls.into_iter().map(|call| answered(exchange.server.clone(), call)).collect();
-    Ok(stream(StatusCode::OK, "application/x-ndjson", Body::from_stream(lines(running))))
+    let answers = Answers::run(running);
+    Ok(streamed(StatusCode::OK, "application/x-ndjson", Body::from_stream(answers)))
+}
+
+/// The answers of a batch's task, which ends when they are dropped: what still waits then leaves its queues.
+struct Answers {
+    chunks: mpsc::Receiver<Bytes>,
+    task: AbortHandle,
+}
+
+impl Answers {
+    fn run(running: FuturesUnordered<impl Future<Output = BatchAnswer> + Send + 'static>) -> Self {
+        // At most a chunk for each call: the task never waits for the client.
+        let (sender, chunks) = mpsc::channel(running.len().max(1));
+        let task = tokio::spawn(async move {
+            let mut lines = pin!(lines(running));
+            while let Some(chunk) = poll_fn(|cx| lines.as_mut().poll_next(cx)).await {
+                if sender.send(chunk).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Self { chunks, task: task.abort_handle() }
+    }
+}
+
+impl Stream for Answers {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.chunks.poll_recv(cx).map(|chunk| chunk.map(Ok))
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 async fn answered(server: Arc<Shared>, call: BatchCall) -> BatchAnswer {
@@ -77,12 +118,10 @@ async fn made(server: &Shared, call: BatchCall) -> Result<Answer, Problem> {
 
 /// A chunk for whatever has completed since the last one. Calls that were committed together complete within moments of
 /// each other: after the first, the others get one chance to share its chunk.
-fn lines(
-    mut running: FuturesUnordered<impl Future<Output = BatchAnswer>>,
-) -> impl Stream<Item = Result<Bytes, Infallible>> {
+fn lines(mut running: FuturesUnordered<impl Future<Output = BatchAnswer>>) -> impl Stream<Item = Bytes> {
     let mut chunk = Vec::new();
     let mut has_waited = false;
-    poll_fn(move |cx| {
+    stream::poll_fn(move |cx| {
         let is_over = loop {
             if chunk.len() >= CHUNK_BYTES {
                 break true;
@@ -102,7 +141,7 @@ fn lines(
             return Poll::Pending;
         }
         has_waited = false;
-        Poll::Ready(Some(Ok(std::mem::take(&mut chunk).into())))
+        Poll::Ready(Some(std::mem::take(&mut chunk).into()))
     })
 }
 

@@ -250,6 +250,7 @@ impl Store for Node {
         Guarantees {
             store: "simulated",
             shared: false,
+            answers_always: false,
             ttl_min: Duration::from_millis(1),
             ttl_granularity: Duration::from_millis(1),
             on_crash: "there is nothing to crash",
