@@ -15,7 +15,7 @@ test: ## everything that must hold: check, tests, README, OpenAPI, simulation
 	scripts/install-test-tools
 	$(MAKE) --no-print-directory check
 	cargo test --workspace $(LOCKED)
-	cargo build --release $(LOCKED) -p baton -p baton-sim
+	cargo build --release $(LOCKED)
 	scripts/first-minute
 	scripts/schemathesis
 	cargo run --release $(LOCKED) -p baton-sim -- --seeds 10000

@@ -56,6 +56,17 @@ impl Watch {
     }
 }
 
+impl Watch {
+    /// A hint that is there already.
+    pub fn try_next(&mut self) -> Option<Change> {
+        if self.lost.swap(false, Ordering::AcqRel) {
+            Some(Change::Lost)
+        } else {
+            self.changes.try_recv().ok()
+        }
+    }
+}
+
 struct Subscriber {
     prefix: Bytes,
     changes: mpsc::Sender<Change>,

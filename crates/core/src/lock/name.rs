@@ -125,8 +125,8 @@ pub enum Kind {
     Grant = b'g',
     /// Kept by the engine, behind the answers.
     History = b'h',
-    /// See [`super::memo`].
-    Memo = b'm',
+    /// See [`super::memo`]. Sorts before grants, so that who watches a commit hears of an end before the next beginning.
+    Memo = b'e',
     /// A place in the queue.
     Order = b'q',
     /// See [`super::roster`].

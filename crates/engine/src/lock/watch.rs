@@ -31,6 +31,8 @@ pub enum Watched {
 pub struct LockWatch {
     grants: Watch,
     memos: Watch,
+    /// A grant that waits for the end, of the same commit, of the one before.
+    held_back: Option<Change>,
 }
 
 impl Engine {
@@ -43,7 +45,8 @@ impl Engine {
             }
         };
         let store = &self.node.store;
-        LockWatch { grants: store.watch(prefix(Kind::Grant)), memos: store.watch(prefix(Kind::Memo)) }
+        let (grants, memos) = (store.watch(prefix(Kind::Grant)), store.watch(prefix(Kind::Memo)));
+        LockWatch { grants, memos, held_back: None }
     }
 }
 
@@ -51,11 +54,17 @@ impl LockWatch {
     /// The next event; `None` when the store has gone.
     pub async fn next(&mut self) -> Option<Watched> {
         loop {
-            // An end and the next grant are of one commit: the end is heard first.
-            let change = tokio::select! {
-                biased;
-                change = self.memos.next() => change?,
-                change = self.grants.next() => change?,
+            let change = match self.memos.try_next().or_else(|| self.held_back.take()) {
+                Some(change) => change,
+                None => tokio::select! {
+                    biased;
+                    change = self.memos.next() => change?,
+                    change = self.grants.next() => {
+                        // An end is hinted at before the grant of the same commit: it is here by now, and goes first.
+                        self.held_back = Some(change?);
+                        continue;
+                    }
+                },
             };
             match change {
                 Change::Lost => return Some(Watched::Lost),

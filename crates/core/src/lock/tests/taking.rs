@@ -77,5 +77,5 @@ fn a_lock_that_nobody_has_or_wants_leaves_only_memos() {
     assert_eq!(world.store.all(b"Lg"), vec![]);
     assert_eq!(world.store.all(b"Lq"), vec![]);
     assert_eq!(world.store.all(b"Lw"), vec![]);
-    assert_eq!(world.store.all(b"Lm").len(), 1);
+    assert_eq!(world.store.all(b"Le").len(), 1);
 }
