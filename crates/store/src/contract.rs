@@ -9,7 +9,7 @@ use std::time::Duration;
 /// What a store's calls return: boxed, so that a store is one object whatever it is made of.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// Where decisions become true. See the laws in [`crate::conformance`] for what each call promises.
+/// Where decisions become true. What each call promises is in the laws of `conformance`.
 pub trait Store: Send + Sync + 'static {
     /// All writes happen if all checks hold, else none. Durable when it answers.
     fn commit(&self, commit: Commit) -> StoreFuture<'_, Outcome>;
