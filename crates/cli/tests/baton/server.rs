@@ -134,7 +134,9 @@ fn launch(listen: &str, directory: &Path) -> (Child, String) {
 
 /// The binary, untouched by what the machine's environment says about Baton.
 pub fn binary() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
+    // Whoever runs the tests may ignore signals (nohup, a background job), and what is ignored is inherited.
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_baton")]);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("BATON_") {
             command.env_remove(name);
