@@ -29,8 +29,8 @@ impl Session {
         unlockpt(&master).unwrap();
         let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
         let side = || File::options().read(true).write(true).open(&path).unwrap();
-        let child = Command::new("setsid")
-            .args(["--ctty", "--wait", "sh", "-c", script])
+        let child = Command::new("env")
+            .args(["--default-signal", "setsid", "--ctty", "--wait", "sh", "-c", script])
             .env("BATON", env!("CARGO_BIN_EXE_baton"))
             .env("BATON_SERVER", &server.url)
             .stdin(side())
