@@ -31,8 +31,9 @@ pub enum Watched {
 pub struct LockWatch {
     grants: Watch,
     memos: Watch,
-    /// A grant that waits for the end, of the same commit, of the one before.
-    held_back: Option<Change>,
+    /// Heard, but not told yet.
+    next_grant: Option<Change>,
+    next_memo: Option<Change>,
 }
 
 impl Engine {
@@ -46,7 +47,7 @@ impl Engine {
         };
         let store = &self.node.store;
         let (grants, memos) = (store.watch(prefix(Kind::Grant)), store.watch(prefix(Kind::Memo)));
-        LockWatch { grants, memos, held_back: None }
+        LockWatch { grants, memos, next_grant: None, next_memo: None }
     }
 }
 
@@ -54,18 +55,7 @@ impl LockWatch {
     /// The next event; `None` when the store has gone.
     pub async fn next(&mut self) -> Option<Watched> {
         loop {
-            let change = match self.memos.try_next().or_else(|| self.held_back.take()) {
-                Some(change) => change,
-                None => tokio::select! {
-                    biased;
-                    change = self.memos.next() => change?,
-                    change = self.grants.next() => {
-                        // An end is hinted at before the grant of the same commit: it is here by now, and goes first.
-                        self.held_back = Some(change?);
-                        continue;
-                    }
-                },
-            };
+            let change = self.next_change().await?;
             match change {
                 Change::Lost => return Some(Watched::Lost),
                 Change::Put { key, value, revision } => {
@@ -76,6 +66,40 @@ impl LockWatch {
                 Change::Deleted { .. } | Change::Expired { .. } => {}
             }
         }
+    }
+}
+
+impl LockWatch {
+    /// The next of both streams, in the order of commits, and an end before the grant of the same commit. Hints are
+    /// given in this order too: when one is here, whatever comes before it on the other stream is here as well.
+    async fn next_change(&mut self) -> Option<Change> {
+        if self.next_grant.is_none() && self.next_memo.is_none() {
+            tokio::select! {
+                biased;
+                change = self.memos.next() => self.next_memo = Some(change?),
+                change = self.grants.next() => self.next_grant = Some(change?),
+            }
+        }
+        if self.next_grant.is_none() {
+            self.next_grant = self.grants.try_next();
+        }
+        // After the grants: one that came just now has its memo here.
+        if self.next_memo.is_none() {
+            self.next_memo = self.memos.try_next();
+        }
+        let grant_is_next = match (&self.next_grant, &self.next_memo) {
+            (Some(grant), Some(memo)) => revision(grant) < revision(memo),
+            (grant, _) => grant.is_some(),
+        };
+        if grant_is_next { self.next_grant.take() } else { self.next_memo.take() }
+    }
+}
+
+/// By which commit; what has none goes first.
+fn revision(change: &Change) -> Revision {
+    match change {
+        Change::Put { revision, .. } | Change::Deleted { revision, .. } => *revision,
+        Change::Expired { .. } | Change::Lost => Revision::default(),
     }
 }
 
