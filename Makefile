@@ -11,10 +11,15 @@ help: ## this list
 run: ## build and start the server on 127.0.0.1:7117, data in ./baton-data
 	cargo run --release $(LOCKED) -- serve
 
-test: ## everything that must hold: check, tests, README, OpenAPI, simulation
+test: ## everything that must hold: check, tests (on every store), README, OpenAPI, simulation
 	scripts/install-test-tools
 	$(MAKE) --no-print-directory check
 	cargo test --workspace $(LOCKED)
+	cargo test -p baton-client --lib --features object-store $(LOCKED) fence::object
+	for store in etcd etcd-cluster postgres redis redis-cluster redis-sentinel; do \
+	  $${CARGO_TARGET_DIR:-target}/debug/with-store $$store cargo test --workspace --test engine --test server $(LOCKED) || exit; \
+	  $${CARGO_TARGET_DIR:-target}/debug/with-store $$store cargo test --workspace --test baton $(LOCKED) once:: || exit; \
+	done
 	cargo build --release $(LOCKED)
 	scripts/first-minute
 	scripts/schemathesis
@@ -23,6 +28,7 @@ test: ## everything that must hold: check, tests, README, OpenAPI, simulation
 check: ## formatting, lints, tidy rules and docs; changes nothing
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	cargo clippy -p baton-client --all-targets --all-features $(LOCKED) -- -D warnings
 	cargo test $(LOCKED) -p baton-testkit --test tidy
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(LOCKED)
 
@@ -30,6 +36,6 @@ fix: ## format, and apply what clippy can repair by itself
 	cargo fmt --all
 	cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
 
-bench: ## measure against etcd and Redis in the same run; writes bench/RESULTS.md
-	scripts/install-test-tools bench
+bench: ## measure against etcd, Redis and PostgreSQL in the same run; writes bench/RESULTS.md
+	scripts/install-test-tools
 	cargo run --release $(LOCKED) -p baton-bench

@@ -12,17 +12,32 @@ GRANTS_MAX = 32
 
 # Grants that acquires were answered with: (lockKey, namespace, lockToken, ownerId), the newest last.
 grants = []
+# Claims of those who were first: (onceKey, namespace, claimToken), the newest last.
+claims = []
 lock = threading.Lock()
 calls = 0
 
 
 def shorten(acquire):
-    """Bounds the wait of one acquire, and leaves alone whatever isn't a valid wait."""
-    if not isinstance(acquire, dict) or acquire.get("wait") is not True:
+    """Bounds the wait of one acquire or claim, and leaves alone whatever isn't a valid wait."""
+    if not isinstance(acquire, dict) or not (acquire.get("wait") is True or "waitTimeoutMillis" in acquire):
         return
     wait = acquire.get("waitTimeoutMillis")
     if wait is None or (type(wait) is int and WAIT_MILLIS_MAX < wait <= 600_000):
         acquire["waitTimeoutMillis"] = WAIT_MILLIS_MAX
+
+
+def agree(acquire):
+    """Fields that go together, which the description says in words: permits with a semaphore, and no other mode."""
+    if not isinstance(acquire, dict):
+        return
+    if acquire.get("mode") == "semaphore":
+        if acquire.get("permits") is None:
+            acquire["permits"] = 1
+    else:
+        acquire.pop("permits", None)
+    if acquire.get("mode") in ("semaphore", "shared"):
+        acquire.pop("reentrant", None)
 
 
 def whole(value):
@@ -42,22 +57,39 @@ def inner_calls(body):
     return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
 
 
-def use_a_grant(case):
-    """Every other call about one lock is about one that is held, with the tokens of its grant."""
+def every_other(known):
+    """One of those for every other call, if there are any."""
     global calls
     with lock:
         calls += 1
-        if calls % 2 or not grants:
-            return
-        key, namespace, token, owner = grants[calls // 2 % len(grants)]
-    case.path_parameters["lockKey"] = key
+        return None if calls % 2 or not known else known[calls // 2 % len(known)]
+
+
+def aim(case, parameter, key, namespace):
+    case.path_parameters[parameter] = key
     query = dict(case.query or {})
     query.pop("namespace", None)
     if namespace is not None:
         query["namespace"] = namespace
     case.query = query
-    if isinstance(case.body, dict) and "lockToken" in case.body:
-        case.body.update(lockToken=token, ownerId=owner)
+
+
+def use_a_grant(case):
+    """Every other call about one lock is about one that is held, with the tokens of its grant."""
+    if grant := every_other(grants):
+        key, namespace, token, owner = grant
+        aim(case, "lockKey", key, namespace)
+        if isinstance(case.body, dict) and "lockToken" in case.body:
+            case.body.update(lockToken=token, ownerId=owner)
+
+
+def use_a_claim(case):
+    """Every other call about one claim is about one that was made, with its token."""
+    if claim := every_other(claims):
+        key, namespace, token = claim
+        aim(case, "onceKey", key, namespace)
+        if isinstance(case.body, dict) and "claimToken" in case.body:
+            case.body.update(claimToken=token)
 
 
 @schemathesis.hook
@@ -69,8 +101,14 @@ def before_call(context, case, kwargs):
             case.body = whole(case.body)
             for number, call in enumerate(inner_calls(case.body)):
                 call["id"] = number  # each of its own, which a schema has no words for
+                if isinstance(call.get("call"), dict):
+                    agree(call["call"].get("acquire"))
+            if path.endswith("/acquire"):
+                agree(case.body)
         if "{lockKey}" in path and not path.endswith("/acquire"):
             use_a_grant(case)
+        if "{onceKey}" in path:
+            use_a_claim(case)
     if isinstance(case.body, dict):
         shorten(case.body)
         for call in inner_calls(case.body):
@@ -80,9 +118,15 @@ def before_call(context, case, kwargs):
 
 @schemathesis.hook
 def after_call(context, case, response):
+    namespace = (case.query or {}).get("namespace")
+    if case.operation.path == "/v1/once/{onceKey}" and response.status_code == 200:
+        claim = response.json()
+        if claim.get("first"):
+            with lock:
+                claims.append((case.path_parameters["onceKey"], namespace, claim["claimToken"]))
+                del claims[:-GRANTS_MAX]
     if case.operation.path.endswith("/acquire") and response.status_code == 200:
         grant = response.json()
-        namespace = (case.query or {}).get("namespace")
         with lock:
             grants.append((case.path_parameters["lockKey"], namespace, grant["lockToken"], grant["ownerId"]))
             del grants[:-GRANTS_MAX]

@@ -20,8 +20,8 @@ pub struct Sample {
     pub p50_ms: f64,
     /// One in a hundred was slower.
     pub p99_ms: f64,
-    /// Operations counted.
-    pub operations: u64,
+    /// Operations done, those of the warm-up included.
+    pub done: u64,
 }
 
 /// Runs all clients for `length` after a fifth of it to warm up. Gives them back for the next round.
@@ -32,9 +32,10 @@ pub async fn run<C: Client>(clients: Vec<C>, length: Duration) -> anyhow::Result
         .into_iter()
         .map(|mut client| {
             tokio::spawn(async move {
-                let mut times = Histogram::<u64>::new(3)?;
+                let (mut times, mut done) = (Histogram::<u64>::new(3)?, 0);
                 loop {
                     let taken = client.operate().await?;
+                    done += 1;
                     let now = Instant::now();
                     if now >= end {
                         break;
@@ -43,18 +44,19 @@ pub async fn run<C: Client>(clients: Vec<C>, length: Duration) -> anyhow::Result
                         times.record(nanos(taken))?;
                     }
                 }
-                anyhow::Ok((client, times))
+                anyhow::Ok((client, times, done))
             })
         })
         .collect();
     let mut clients = Vec::with_capacity(tasks.len());
-    let mut all = Histogram::<u64>::new(3)?;
+    let (mut all, mut all_done) = (Histogram::<u64>::new(3)?, 0);
     for task in tasks {
-        let (client, times) = task.await?.context("a client failed")?;
+        let (client, times, done) = task.await?.context("a client failed")?;
         clients.push(client);
         all.add(times)?;
+        all_done += done;
     }
-    Ok((clients, Sample::of(&all, length)))
+    Ok((clients, Sample { done: all_done, ..Sample::of(&all, length) }))
 }
 
 impl Sample {
@@ -65,7 +67,7 @@ impl Sample {
             per_second: times.len() as f64 / length.as_secs_f64(),
             p50_ms: ms(0.5),
             p99_ms: ms(0.99),
-            operations: times.len(),
+            done: times.len(),
         }
     }
 
@@ -76,7 +78,7 @@ impl Sample {
             per_second: of(|sample| sample.per_second),
             p50_ms: of(|sample| sample.p50_ms),
             p99_ms: of(|sample| sample.p99_ms),
-            operations: samples.iter().map(|sample| sample.operations).sum(),
+            done: samples.iter().map(|sample| sample.done).sum(),
         }
     }
 

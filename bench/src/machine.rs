@@ -43,8 +43,15 @@ impl Place {
         })
     }
 
-    /// A directory for one server's files, on the disk that the target directory is on: the system's own for
+    /// Lets every server have its files on the disk that the target directory is on: the system's own place for
     /// temporary files may be in memory, where a sync costs nothing.
+    pub fn use_its_disk(&self) -> anyhow::Result<()> {
+        tempfile::env::override_temp_dir(&self.target)
+            .ok()
+            .context("the directory for data was chosen already")
+    }
+
+    /// A directory for one server's files.
     pub fn directory(&self) -> anyhow::Result<tempfile::TempDir> {
         tempfile::Builder::new().prefix("bench-").tempdir_in(&self.target).context("no directory for data")
     }

@@ -1,14 +1,13 @@
-//! Measures Baton beside etcd, Redis and the bare disk: in one run, on one machine, in turns.
+//! Measures Baton beside etcd, Redis, PostgreSQL and the bare disk: in one run, on one machine, in turns.
 //!
 //! `make bench` runs everything and writes `bench/RESULTS.md`. Nothing here asserts: it reports.
 //!
 //! # Layout
 //! - [`options`]: what can be asked for
-//! - [`rows`]: one file a row of the targets, P1 to P15
+//! - [`rows`]: one file a row of the targets, P1 to P15, and the hand-over between nodes
 //! - [`peers`]: the servers that are measured, and how a client speaks to each
 //! - [`http`]: a client so cheap that the server is what is measured
 //! - [`load`]: many clients for a while, and what came of it
-//! - [`process`]: servers that end with us, whatever happens
 //! - [`machine`]: where it ran
 //! - [`report`]: the table, on the terminal and in the file
 //!
@@ -23,14 +22,13 @@ mod load;
 mod machine;
 mod options;
 mod peers;
-mod process;
 mod progress;
 mod report;
 mod rows;
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use options::Options;
+use options::{Options, Role};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -40,7 +38,11 @@ const RUN_MAX: Duration = Duration::from_secs(60 * 60);
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match run(&options) {
+    let done = match &options.role {
+        Some(Role::Bare(bare)) => peers::bare::serve(bare),
+        None => run(&options),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("\nbench: {error:#}");
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> anyhow::Result<()> {
     let place = machine::Place::find()?;
+    place.use_its_disk()?;
     let baton = match &options.baton {
         Some(binary) => binary.clone(),
         None => peers::baton::build(&place)?,

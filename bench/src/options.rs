@@ -1,14 +1,15 @@
 //! What can be asked for.
 
 use crate::machine::Place;
+use crate::peers::bare::BareOptions;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Measure Baton beside etcd, Redis and the bare disk
+/// Measure Baton beside etcd, Redis, PostgreSQL and the bare disk
 #[derive(clap::Parser, Debug)]
-#[command(name = "baton-bench", max_term_width = 100)]
+#[command(name = "baton-bench", max_term_width = 100, args_conflicts_with_subcommands = true)]
 pub struct Options {
-    /// Only these rows, such as p1,p4
+    /// Only these rows, such as p1,p4,handover
     #[arg(long, value_delimiter = ',', value_name = "ROWS", ignore_case = true)]
     pub only: Vec<RowId>,
     /// Seconds of one measurement of one side
@@ -26,6 +27,16 @@ pub struct Options {
     /// Write bench/RESULTS.md even if not everything was measured
     #[arg(long)]
     write: bool,
+    #[command(subcommand)]
+    pub role: Option<Role>,
+}
+
+/// What this program also is, for itself.
+#[derive(clap::Subcommand, Debug)]
+pub enum Role {
+    /// The server that P5 is held against
+    #[command(hide = true)]
+    Bare(BareOptions),
 }
 
 /// A row of the targets.
@@ -36,6 +47,9 @@ pub enum RowId {
     P2,
     P3,
     P4,
+    P5,
+    P6,
+    Handover,
     P12,
     P13,
     P14,

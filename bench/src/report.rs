@@ -1,5 +1,6 @@
 //! The table, on the terminal and in the file.
 
+use crate::load::Sample;
 use crate::machine::{self, Place};
 use std::fmt::Write;
 
@@ -32,6 +33,10 @@ pub enum Unit {
     Megabytes,
     /// Seconds.
     Seconds,
+    /// Thousandths of a second.
+    Milliseconds,
+    /// A number of things.
+    Count,
 }
 
 /// What a figure should be.
@@ -51,11 +56,25 @@ impl Unit {
             Self::Bytes => format!("{figure:.0} B"),
             Self::Megabytes => format!("{figure:.1} MB"),
             Self::Seconds => format!("{figure:.2} s"),
+            Self::Milliseconds => format!("{figure:.2} ms"),
+            Self::Count => format!("{figure:.2}"),
         }
     }
 }
 
 impl Row {
+    /// How often we do something, against how often somebody else does.
+    pub fn rates(
+        id: &'static str,
+        what: String,
+        ours: &Sample,
+        theirs: &Sample,
+        target: Option<Target>,
+    ) -> Self {
+        let figure = ours.per_second / theirs.per_second;
+        Self { id, what, ours: ours.show(), peer: theirs.show(), figure, unit: Unit::Times, target }
+    }
+
     fn is_met(&self) -> Option<bool> {
         Some(match self.target? {
             Target::AtLeast(least) => self.figure >= least,

@@ -3,17 +3,24 @@
 mod growth;
 mod handover;
 mod memory;
+mod nodes;
 mod pairs;
+mod redis;
 mod renew;
 mod sdk;
+mod servers;
 mod start;
 mod store;
 
+use crate::load::{self, Client, Sample};
 use crate::machine::Place;
 use crate::options::{Options, RowId};
+use crate::progress;
 use crate::report::Report;
-use crate::{process, progress};
 use anyhow::Context;
+use baton_testkit::process::version;
+use baton_testkit::servers::postgres;
+use clap::ValueEnum;
 use std::path::Path;
 
 /// What every row needs.
@@ -28,9 +35,32 @@ pub struct Bench<'a> {
     pub report: Report,
 }
 
+impl Bench<'_> {
+    /// Lets our clients and a peer's take turns; the medians.
+    async fn in_turns<Ours: Client, Theirs: Client>(
+        &self,
+        what: &str,
+        mut ours: Vec<Ours>,
+        mut theirs: Vec<Theirs>,
+    ) -> anyhow::Result<(Sample, Sample)> {
+        let (length, turns) = (self.options.length(), self.options.turns());
+        let (mut our_samples, mut their_samples) = (Vec::new(), Vec::new());
+        for turn in 1..=turns {
+            progress::say(&format!("{what}, round {turn} of {turns}"));
+            let sample;
+            (ours, sample) = load::run(ours, length).await?;
+            our_samples.push(sample);
+            let sample;
+            (theirs, sample) = load::run(theirs, length).await?;
+            their_samples.push(sample);
+        }
+        Ok((Sample::median(&our_samples), Sample::median(&their_samples)))
+    }
+}
+
 /// Measures what was asked for.
 pub async fn measure(options: &Options, place: &Place, binary: &Path) -> anyhow::Result<Report> {
-    let mut versions = vec![process::version("etcd")?, process::version("redis-server")?];
+    let mut versions = vec![version("etcd")?, version("redis-server")?, postgres::version()?];
     versions.iter_mut().for_each(|version| version.truncate(version.find(" sha=").unwrap_or(version.len())));
     let (turns, length) = (options.turns(), options.length().as_secs_f64());
     let rounds = format!("medians of {turns} rounds in which the sides take turns, {length} s each");
@@ -41,7 +71,7 @@ pub async fn measure(options: &Options, place: &Place, binary: &Path) -> anyhow:
     }
     let mut bench = Bench { options, place, binary, report };
     let b = &mut bench;
-    for row in [RowId::P1, RowId::P2, RowId::P3, RowId::P4, RowId::P12, RowId::P13, RowId::P14, RowId::P15] {
+    for row in RowId::value_variants().iter().copied() {
         if !options.wants(row) {
             continue;
         }
@@ -50,6 +80,9 @@ pub async fn measure(options: &Options, place: &Place, binary: &Path) -> anyhow:
             RowId::P2 => sdk::measure(b).await,
             RowId::P3 => store::measure(b).await,
             RowId::P4 => handover::measure(b).await,
+            RowId::P5 => redis::measure(b).await,
+            RowId::P6 => servers::measure(b).await,
+            RowId::Handover => nodes::measure(b).await,
             RowId::P12 => memory::measure(b).await,
             RowId::P13 => growth::measure(b).await,
             RowId::P14 => start::measure(b).await,

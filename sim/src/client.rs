@@ -3,11 +3,14 @@
 //! It keeps to what the SDK does where safety depends on it: its deadline counts from before the attempt that was
 //! answered, less a margin, and a grant that took long to be answered is renewed before it is believed.
 
-use crate::scenarios::Habits;
+use crate::nodes::Live;
+use crate::scenarios::{Habits, LockKind};
 use crate::world::{Ask, Belief, Told, World};
-use baton_core::lock::GrantId;
+use baton_core::lock::election::rank;
 use baton_core::lock::name::Operation;
-use baton_engine::lock::{AcquireCall, Granted, LockError, Refusal, ReleaseCall, RenewCall, Wait};
+use baton_core::lock::{GrantId, Mode};
+use baton_engine::election::ProclaimCall;
+use baton_engine::lock::{AcquireCall, ForceCall, Granted, LockError, Refusal, ReleaseCall, RenewCall, Wait};
 use baton_testkit::Dice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +38,9 @@ struct Request {
     wait: Wait,
     reentrant: bool,
     expects: u32,
+    mode: Mode,
+    delay: Duration,
+    priority: i16,
 }
 
 /// A grant that the client knows of.
@@ -104,7 +110,31 @@ impl Client {
             Wait::No
         };
         let ttl = self.dice.millis(habits.ttl_ms);
-        Request { lock, id, grant, ttl, wait, reentrant, expects: 1 }
+        let mode = self.mode(&habits);
+        let reentrant = reentrant && mode == Mode::Exclusive;
+        let mut delay = Duration::ZERO;
+        if habits.delayed > 0 && self.dice.chance(habits.delayed) {
+            delay = self.dice.millis(habits.delay_ms);
+        }
+        let priority = match self.world.plan.elections {
+            Some(electing) if self.dice.chance(electing.ranked) => self.dice.between((0, 6)) as i16 - 3,
+            _ => 0,
+        };
+        Request { lock, id, grant, ttl, wait, reentrant, expects: 1, mode, delay, priority }
+    }
+
+    /// How to hold a lock; now and then as it isn't meant to be. Plain locks take nothing from the dice.
+    fn mode(&mut self, habits: &Habits) -> Mode {
+        let kind = self.world.plan.kind;
+        let permits = match kind {
+            LockKind::Plain => return Mode::Exclusive,
+            LockKind::ReadWrite if self.chance(habits.mistakes) => 2,
+            LockKind::ReadWrite if self.dice.chance(habits.reads) => return Mode::Shared,
+            LockKind::ReadWrite => return Mode::Exclusive,
+            LockKind::Semaphore(_) if self.chance(habits.mistakes) => return Mode::Exclusive,
+            LockKind::Semaphore(permits) => permits,
+        };
+        Mode::Semaphore { permits }
     }
 
     /// One lock, from the first call to the last.
@@ -113,6 +143,7 @@ impl Client {
         let lock = self.dice.below(self.world.plan.locks as u64) as usize;
         let reentrant = self.dice.chance(habits.reentrant);
         let request = self.request(lock, reentrant);
+        let reentrant = request.reentrant;
         let Some(mut held) = self.take(request.clone()).await? else { return Ok(()) };
         if self.chance(habits.dies_holding) {
             return Err(Gone);
@@ -122,7 +153,8 @@ impl Client {
         for _ in 0..nests {
             self.hold(&mut held, &mut is_mine).await;
             let nested = self.request(lock, true);
-            let nested = Request { expects: held.count + 1, ttl: held.request.ttl, ..nested };
+            let expects = held.count + 1;
+            let nested = Request { expects, ttl: held.request.ttl, delay: held.request.delay, ..nested };
             if is_mine && !self.nest(&mut held, nested).await? {
                 is_mine = false;
             }
@@ -151,9 +183,9 @@ impl Client {
         let deadline = started + request.ttl - margin(request.ttl);
         let token = granted.token.reveal();
         let fencing = granted.fencing.0;
+        let (client, lock, hold) = (self.number, request.lock, granted.hold);
         let belief =
-            Belief { client: self.number, lock: request.lock, fencing, from: now, until: deadline.max(now) };
-        let belief = world.believe(belief);
+            world.believe(Belief { client, lock, fencing, hold, from: now, until: deadline.max(now) });
         let mut held = Held { token, fencing, count: granted.count, certain: true, belief, request };
         if now - started > held.request.ttl / 10 {
             // It took long: believed only once it is renewed.
@@ -213,8 +245,14 @@ impl Client {
         }
     }
 
+    /// The node to call next: any.
+    async fn live(&mut self) -> Arc<Live> {
+        let place = self.dice.below(self.world.plan.nodes as u64);
+        self.world.live(place).await
+    }
+
     async fn call_acquire(&mut self, request: Request, breaks: Option<Duration>) -> Heard<Granted> {
-        let live = self.world.live().await;
+        let live = self.live().await;
         let (lock, unheard) = (self.world.locks[request.lock].clone(), self.habits().unheard);
         let heard = !self.chance(unheard);
         let call = AcquireCall {
@@ -225,18 +263,31 @@ impl Client {
             request_id: Some(request.id.clone()),
             reentrant: request.reentrant,
             metadata: None,
+            mode: request.mode,
+            delay: request.delay,
         };
         let attachment = (request.wait != Wait::No).then(|| live.attachment());
-        let ask = Ask::Acquire { id: request.grant, ttl: request.ttl, attachment, expects: request.expects };
+        let is_election = self.world.plan.elections.is_some();
+        let rank = if is_election { rank(request.priority) } else { 0 };
+        let (id, ttl, expects) = (request.grant, request.ttl, request.expects);
+        let ask = Ask::Acquire { id, ttl, attachment, expects, rank };
         let open = self.world.begin(self.number, request.lock, live.number, ask);
+        let acquire = async {
+            match is_election {
+                true => live.engine.campaign(&lock, call, request.priority).await,
+                false => live.engine.acquire(&lock, call).await,
+            }
+        };
         let answer = tokio::select! {
             biased;
-            answer = live.engine.acquire(&lock, call) => answer,
+            answer = acquire => answer,
             () = live.death() => return Heard::Silence,
             () = after(breaks) => return Heard::Silence,
         };
         let told = match &answer {
-            Ok(granted) => Told::Granted { fencing: granted.fencing.0, count: granted.count },
+            Ok(granted) => {
+                Told::Granted { fencing: granted.fencing.0, count: granted.count, hold: granted.hold }
+            }
             Err(error) => error.clone().into(),
         };
         let started = open.end(told, heard);
@@ -263,6 +314,7 @@ impl Client {
                     client: self.number,
                     lock: nested.lock,
                     fencing: granted.fencing.0,
+                    hold: granted.hold,
                     from: self.world.now(),
                     until: (started + nested.ttl - margin(nested.ttl)).max(self.world.now()),
                 };
@@ -287,6 +339,11 @@ impl Client {
             tokio::time::sleep(over).await;
             return;
         }
+        if let Some(electing) = self.world.plan.elections
+            && self.dice.chance(electing.proclaims)
+        {
+            self.proclaim(held).await;
+        }
         let mut left = self.dice.millis(habits.hold_ms);
         if !self.dice.chance(habits.renews) {
             tokio::time::sleep(left).await;
@@ -302,9 +359,36 @@ impl Client {
         }
     }
 
+    /// Changes the leader's value. Only its own lease's end is a reason to refuse that.
+    async fn proclaim(&mut self, held: &Held) {
+        let live = self.live().await;
+        let election = self.world.locks[held.request.lock].clone();
+        let value = format!("{{\"at\":{}}}", self.requests).into_bytes();
+        let call = ProclaimCall {
+            token: held.token.clone(),
+            candidate: self.owner(),
+            principal: "".into(),
+            value: Some(value.into()),
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = live.engine.proclaim(&election, call) => answer,
+            () = live.death() => return,
+            () = tokio::time::sleep(PATIENCE) => return,
+        };
+        match answer {
+            Ok(epoch) if epoch.0 == held.fencing => {}
+            Err(LockError::Failed(_) | LockError::Refused(Refusal::Expired)) => {}
+            answer => {
+                let what = format!("client {} proclaims and hears {answer:?}", self.number);
+                self.world.absurd(what);
+            }
+        }
+    }
+
     /// Renews, and says whether the lock may still be held.
     async fn renew(&mut self, held: &mut Held) -> bool {
-        let live = self.world.live().await;
+        let live = self.live().await;
         let (lock, unheard) = (self.world.locks[held.request.lock].clone(), self.habits().unheard);
         let heard = !self.chance(unheard);
         let ttl = held.request.ttl;
@@ -343,8 +427,14 @@ impl Client {
         }
         self.requests += 1;
         let request_id = held.request.reentrant.then(|| format!("{}-{}", self.number, self.requests));
+        let mut successor = match self.world.plan.elections {
+            Some(electing) if self.dice.chance(electing.names) => {
+                Some(self.dice.below(self.world.plan.clients as u64) as usize)
+            }
+            _ => None,
+        };
         for _ in 0..ATTEMPTS_MAX {
-            let live = self.world.live().await;
+            let live = self.live().await;
             let lock = self.world.locks[held.request.lock].clone();
             let heard = !self.chance(habits.unheard);
             let breaks = self.chance(habits.breaks).then(|| self.dice.millis(habits.breaks_ms));
@@ -355,11 +445,13 @@ impl Client {
                 request_id: request_id.clone(),
             };
             let id = held.request.grant;
-            let ask = Ask::Release { id, fencing: held.fencing, left: held.count, certain: held.certain };
+            let (fencing, left, certain) = (held.fencing, held.count, held.certain);
+            let ask = Ask::Release { id, fencing, left, certain, successor };
+            let named = successor.map(|client| format!("client-{client}").into());
             let open = self.world.begin(self.number, held.request.lock, live.number, ask);
             let answer = tokio::select! {
                 biased;
-                answer = live.engine.release(&lock, call) => Some(answer),
+                answer = live.engine.resign(&lock, call, named) => Some(answer),
                 () = live.death() => None,
                 () = after(breaks) => None,
                 () = tokio::time::sleep(PATIENCE) => None,
@@ -369,6 +461,8 @@ impl Client {
                 open.end(told, heard);
                 match answer {
                     Ok(()) if heard => return true,
+                    // Nothing has changed: whoever is next may have it.
+                    Err(LockError::Refused(Refusal::NoSuchSuccessor)) if heard => successor = None,
                     Err(LockError::Refused(_)) if heard => {
                         self.disbelieve(held);
                         return false;
@@ -429,15 +523,19 @@ pub async fn force(world: Arc<World>, mut dice: Dice) {
     while !world.is_calm() {
         tokio::time::sleep(dice.millis(every_ms)).await;
         let lock = dice.below(world.plan.locks as u64) as usize;
-        let live = world.live().await;
+        let live = world.live(dice.below(world.plan.nodes as u64)).await;
+        let (by, reason) = ("admin".into(), "simulated".into());
+        let call = ForceCall { fencing: None, delay: Duration::ZERO, by, reason };
         let open = world.begin(usize::MAX, lock, live.number, Ask::Force);
         let answer = tokio::select! {
             biased;
-            answer = live.engine.force_release(&world.locks[lock], "admin".into(), "simulated".into()) => answer,
+            answer = live.engine.force_release(&world.locks[lock], call.clone()) => answer,
             () = live.death() => continue,
             () = tokio::time::sleep(PATIENCE) => continue,
         };
-        let told = answer.map_or_else(Told::from, |forced| Told::Forced { fencing: forced.fencing.0 });
+        let told = answer.map_or_else(Told::from, |forced| Told::Forced {
+            fencing: forced.iter().map(|forced| forced.fencing.0).collect(),
+        });
         open.end(told, true);
     }
 }

@@ -8,6 +8,7 @@
 //! - [`timeline`]: the store's history, told again lock by lock
 //! - [`invariants`]: what must hold, one property a file
 //! - [`broken`]: stores that leave one kind of check out, so that the invariants can show what they are worth
+//! - [`once`]: the same for `once`
 //! - [`trace`]: everything that happened, a line each
 //! - [`mod@run`]: a seed from its beginning to its verdict
 //!
@@ -17,6 +18,7 @@ pub mod broken;
 pub mod client;
 pub mod invariants;
 pub mod nodes;
+pub mod once;
 pub mod run;
 pub mod scenarios;
 pub mod timeline;

@@ -1,4 +1,4 @@
-//! One live node at a time: killed or drained, and started again on the same records, while what the last one had
+//! One live node in each place: killed or drained, and started again on the same records, while what the last one had
 //! sent may still arrive.
 
 use crate::broken::BrokenStore;
@@ -37,7 +37,7 @@ impl Live {
 }
 
 /// Starts a node, however often it takes.
-async fn start(world: &Arc<World>, dice: &mut Dice) {
+async fn start(world: &Arc<World>, place: usize, dice: &mut Dice) {
     loop {
         let handle = world.store.node(world.faults());
         let number = handle.number();
@@ -52,7 +52,7 @@ async fn start(world: &Arc<World>, dice: &mut Dice) {
                 world.note(|| format!("node {number} is up as {id:016x}"));
                 let (dead, attachments) = (Signal::default(), AtomicU64::new(0));
                 let live = Arc::new(Live { number, engine, handle, dead, attachments });
-                world.replace_node(Some(live));
+                world.replace_node(place, Some(live));
                 return;
             }
             Err(error) => {
@@ -65,8 +65,8 @@ async fn start(world: &Arc<World>, dice: &mut Dice) {
 }
 
 /// Ends the live node.
-async fn stop(world: &Arc<World>, dice: &mut Dice) {
-    let Some(live) = world.replace_node(None) else { return };
+async fn stop(world: &Arc<World>, place: usize, dice: &mut Dice) {
+    let Some(live) = world.replace_node(place, None) else { return };
     let number = live.number;
     if dice.chance(world.plan.drained) {
         world.note(|| format!("node {number} drains"));
@@ -81,8 +81,8 @@ async fn stop(world: &Arc<World>, dice: &mut Dice) {
 }
 
 /// Keeps a node up, with interruptions, until the world calms down.
-pub async fn keep(world: Arc<World>, mut dice: Dice) {
-    start(&world, &mut dice).await;
+pub async fn keep(world: Arc<World>, place: usize, mut dice: Dice) {
+    start(&world, place, &mut dice).await;
     while let Some(lives_ms) = world.plan.node_lives_ms {
         let life = dice.millis(lives_ms);
         let is_calm = tokio::select! {
@@ -93,12 +93,12 @@ pub async fn keep(world: Arc<World>, mut dice: Dice) {
         if is_calm {
             break;
         }
-        stop(&world, &mut dice).await;
+        stop(&world, place, &mut dice).await;
         tokio::time::sleep(dice.millis(world.plan.node_down_ms)).await;
-        start(&world, &mut dice).await;
+        start(&world, place, &mut dice).await;
     }
     world.calm.wait().await;
-    let live = world.live().await;
+    let live = world.live(place as u64).await;
     live.handle.set_faults(Faults::none());
 }
 

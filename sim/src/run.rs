@@ -17,6 +17,10 @@ use tokio::task::JoinHandle;
 const FINISHED_WITHIN: Duration = Duration::from_secs(150);
 /// Waiters without a call are forgotten after 15 s, and what expired is found out: then nothing is left.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
+/// What went wrong before has its consequences for so long.
+const AFTERMATH: Duration = Duration::from_secs(10);
+/// The same where a dead node is taken to live until its session ends, and is waited for in its turn.
+const AFTERMATH_OF_NODES: Duration = Duration::from_secs(15);
 
 /// What to do besides checking.
 #[derive(Clone, Copy, Default, Debug)]
@@ -62,7 +66,9 @@ async fn simulate(seed: u64, options: Options) -> Report {
     let world = World::new(plan, dice.number());
     world.note(|| format!("seed {seed}, scenario {scenario}: {:?}", world.plan));
 
-    tokio::spawn(nodes::keep(world.clone(), dice.fork()));
+    for place in 0..world.plan.nodes {
+        tokio::spawn(nodes::keep(world.clone(), place, dice.fork()));
+    }
     let admin = tokio::spawn(client::force(world.clone(), dice.fork()));
     let clients: Vec<_> = (0..world.plan.clients)
         .map(|number| tokio::spawn(Client::new(world.clone(), number, dice.fork()).run()))
@@ -95,17 +101,18 @@ async fn finish(clients: Vec<JoinHandle<()>>) -> Vec<usize> {
 fn judge(world: &Arc<World>, scenario: &'static str, calm: Duration, unfinished: Vec<usize>) -> Report {
     let history = world.store.take_history();
     let stories = timeline::stories(&history, &world.locks);
-    let node = world.node();
-    let desks = node.map_or((0, 0), |live| {
+    let desks = world.nodes().iter().fold((0, 0), |(desks, parked), live| {
         let metrics = live.engine.metrics();
-        (metrics.desks.get(), metrics.parked.get())
+        (desks + metrics.desks.get(), parked + metrics.parked.get())
     });
     let records = world.records();
     let evidence = Evidence {
         locks: &world.locks,
+        kind: world.plan.kind,
         stories: &stories,
         records: &records,
         calm,
+        aftermath: if world.plan.nodes > 1 { AFTERMATH_OF_NODES } else { AFTERMATH },
         end: world.now(),
         left: &world.store.records(),
         desks,

@@ -5,7 +5,7 @@ use baton_core::lock::memo::Memo;
 use baton_core::lock::name::Kind;
 use baton_core::lock::roster::Roster;
 use baton_core::lock::waiting::Waiting;
-use baton_core::lock::{GrantId, LockName};
+use baton_core::lock::{GrantId, Hold, LockName};
 use baton_core::{Revision, Write};
 use baton_testkit::simulated::{Happening, What};
 use std::collections::BTreeMap;
@@ -36,6 +36,10 @@ pub struct Life {
     pub expires: Duration,
     /// When it was deleted while it lived, and by which commit.
     pub deleted: Option<(Duration, Revision)>,
+    /// How it is held.
+    pub hold: Hold,
+    /// How long its place stays closed if the lease runs out.
+    pub delay: Duration,
     /// Put again while it lived, which nobody may do.
     pub is_rewritten: bool,
 }
@@ -44,6 +48,11 @@ impl Life {
     /// When it ended.
     pub fn until(&self) -> Duration {
         self.deleted.map_or(self.expires, |(at, _)| at)
+    }
+
+    /// Until when its place was taken or closed.
+    pub fn occupies_until(&self) -> Duration {
+        self.deleted.map_or(self.expires + self.delay, |(at, _)| at)
     }
 }
 
@@ -171,12 +180,15 @@ fn tell_grant(
     let living = known.filter(|index| story.lives[*index].expires > at);
     match (write, living) {
         (Write::Put { value, ttl, .. }, None) => {
-            debug_assert!(Grant::decode(value).is_ok());
+            let grant = Grant::decode(value);
+            let (hold, delay) =
+                grant.map_or((Hold::Exclusive, Duration::ZERO), |grant| (grant.hold, grant.delay));
             state.grants.insert(id, story.lives.len());
             let expires = at + ttl.length().unwrap_or(Duration::MAX / 4);
             let node = happening.node;
             let (deleted, is_rewritten) = (None, false);
-            story.lives.push(Life { id, created: revision, node, from: at, expires, deleted, is_rewritten });
+            let (created, from) = (revision, at);
+            story.lives.push(Life { id, created, node, from, expires, deleted, hold, delay, is_rewritten });
         }
         (Write::Put { ttl, .. }, Some(index)) => {
             story.lives[index].is_rewritten = true;

@@ -69,8 +69,11 @@ fn detail(key: &Key, value: &[u8]) -> String {
         return String::new();
     }
     let Ok(roster) = Roster::decode(value) else { return String::new() };
-    let holder = roster.holder.map(|holder| (holder.id, holder.count, holder.replayed));
-    format!(" [{holder:?}, {} wait]", roster.waiting)
+    let holders = roster
+        .holders
+        .iter()
+        .map(|holder| (holder.id, holder.hold, holder.count, holder.replayed, holder.closed));
+    format!(" [{:?}, {} wait]", holders.collect::<Vec<_>>(), roster.waiting)
 }
 
 fn name(key: &Key) -> String {

@@ -4,7 +4,7 @@
 use crate::nodes::Live;
 use crate::scenarios::Plan;
 use baton_core::Revision;
-use baton_core::lock::{GrantId, LockName};
+use baton_core::lock::{Family, GrantId, Hold, LockName};
 use baton_engine::lock::{Failure, LockError, Refusal};
 use baton_engine::signal::Signal;
 use baton_testkit::simulated::Simulated;
@@ -20,8 +20,8 @@ pub struct World {
     pub store: Simulated,
     /// The locks.
     pub locks: Vec<LockName>,
-    /// The node that is up, if one is.
-    node: Mutex<Option<Arc<Live>>>,
+    /// The nodes that are up, each in its place.
+    nodes: Mutex<Vec<Option<Arc<Live>>>>,
     node_is_up: Notify,
     /// From when on nothing goes wrong any more.
     pub calm: Signal,
@@ -86,6 +86,8 @@ pub enum Ask {
         attachment: Option<u64>,
         /// How many releases the client expects it to take.
         expects: u32,
+        /// Where it would stand in the queue: behind lower ranks. 0 for locks.
+        rank: u16,
     },
     /// Make it last.
     Renew {
@@ -104,6 +106,8 @@ pub enum Ask {
         left: u32,
         /// Whether that is sure.
         certain: bool,
+        /// The client who is to have it next.
+        successor: Option<usize>,
     },
     /// Take it away.
     Force,
@@ -118,13 +122,15 @@ pub enum Told {
         fencing: u64,
         /// How many releases it takes.
         count: u32,
+        /// How it is held.
+        hold: Hold,
     },
     /// It was done: renewed or released.
     Done,
-    /// It was taken from this grant.
+    /// It was taken from these grants.
     Forced {
-        /// Its token.
-        fencing: u64,
+        /// Their tokens.
+        fencing: Vec<u64>,
     },
     /// The rules say no.
     Refused(Refusal),
@@ -150,6 +156,8 @@ pub struct Belief {
     pub lock: usize,
     /// The token.
     pub fencing: u64,
+    /// How.
+    pub hold: Hold,
     /// From when on.
     pub from: Duration,
     /// Until when, by the client's own deadline.
@@ -159,11 +167,13 @@ pub struct Belief {
 impl World {
     /// A world in which nothing has happened.
     pub fn new(plan: Plan, seed: u64) -> Arc<Self> {
-        let locks = (0..plan.locks).map(|index| LockName::new("sim", &format!("lock-{index}"))).collect();
+        let family = if plan.elections.is_some() { Family::Election } else { Family::Lock };
+        let name = |index| LockName::of(family, "sim", &format!("lock-{index}"));
+        let locks = (0..plan.locks).map(name).collect();
         Arc::new(Self {
-            store: Simulated::new(seed),
+            store: if plan.nodes > 1 { Simulated::for_many(seed) } else { Simulated::new(seed) },
             locks,
-            node: Mutex::default(),
+            nodes: Mutex::new(vec![None; plan.nodes]),
             node_is_up: Notify::new(),
             calm: Signal::default(),
             records: Mutex::default(),
@@ -223,23 +233,24 @@ impl World {
         records.beliefs.len() - 1
     }
 
-    /// The node that is up, if one is.
-    pub fn node(&self) -> Option<Arc<Live>> {
-        self.node.lock().expect("no panic while held").clone()
+    /// The nodes that are up.
+    pub fn nodes(&self) -> Vec<Arc<Live>> {
+        self.nodes.lock().expect("no panic while held").iter().flatten().cloned().collect()
     }
 
-    /// Another node is up, or none; gives the last.
-    pub fn replace_node(&self, node: Option<Arc<Live>>) -> Option<Arc<Live>> {
-        let last = std::mem::replace(&mut *self.node.lock().expect("no panic while held"), node);
+    /// Another node is up in this place, or none; gives the last.
+    pub fn replace_node(&self, place: usize, node: Option<Arc<Live>>) -> Option<Arc<Live>> {
+        let last = std::mem::replace(&mut self.nodes.lock().expect("no panic while held")[place], node);
         self.node_is_up.notify_waiters();
         last
     }
 
-    /// The node that is up, waiting for one if need be.
-    pub async fn live(&self) -> Arc<Live> {
+    /// The node in this place if it is up, else another; waits for one if need be.
+    pub async fn live(&self, place: u64) -> Arc<Live> {
         loop {
             let changed = self.node_is_up.notified();
-            if let Some(live) = self.node() {
+            let up = self.nodes.lock().expect("no panic while held")[place as usize].clone();
+            if let Some(live) = up.or_else(|| self.nodes().into_iter().next()) {
                 return live;
             }
             changed.await;

@@ -3,8 +3,8 @@
 use crate::http::{Connection, Lines, post, text_of};
 use crate::load::Client;
 use crate::machine::Place;
-use crate::process::{Process, free_address};
 use anyhow::{Context, bail};
+use baton_testkit::process::{Process, free_address};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -45,8 +45,18 @@ impl Baton {
 
     /// Starts one on what is in a directory's `data`.
     pub async fn start_on(binary: &Path, directory: tempfile::TempDir) -> anyhow::Result<Self> {
+        Self::serve(binary, directory, "embedded:").await
+    }
+
+    /// Starts one node of those that share a store.
+    pub async fn start_with(binary: &Path, place: &Place, store: &str) -> anyhow::Result<Self> {
+        Self::serve(binary, place.directory()?, store).await
+    }
+
+    async fn serve(binary: &Path, directory: tempfile::TempDir, store: &str) -> anyhow::Result<Self> {
         let address = free_address()?;
-        let arguments = ["serve", "--log-format", "json", "--listen", &address.to_string(), "--data"];
+        let listen = address.to_string();
+        let arguments = ["serve", "--log-format", "json", "--listen", &listen, "--store", store, "--data"];
         let data = directory.path().join("data");
         let arguments = arguments.iter().map(AsRef::as_ref).chain([data.as_os_str()]);
         let process = Process::start("baton", binary, arguments, address, directory.path())?;
@@ -130,14 +140,18 @@ impl Baton {
     }
 
     async fn queue_length(&self, key: &str) -> anyhow::Result<usize> {
-        let mut connection = Connection::open(self.address()).await?;
-        let request = format!("GET /v1/locks/{key} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-        let body = connection.exchange(request.as_bytes()).await?;
-        let body = std::str::from_utf8(body)?;
-        let (_, length) = body.split_once("\"queueLength\":").context("no queueLength")?;
-        let end = length.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(length.len());
-        Ok(length[..end].parse()?)
+        queue_length(&mut Connection::open(self.address()).await?, key).await
     }
+}
+
+/// How many wait for a lock.
+pub async fn queue_length(connection: &mut Connection, key: &str) -> anyhow::Result<usize> {
+    let request = format!("GET /v1/locks/{key} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    let body = connection.exchange(request.as_bytes()).await?;
+    let body = std::str::from_utf8(body)?;
+    let (_, length) = body.split_once("\"queueLength\":").context("no queueLength")?;
+    let end = length.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(length.len());
+    Ok(length[..end].parse()?)
 }
 
 /// A request with several acquires: each its key, and whether it waits.
@@ -195,6 +209,17 @@ impl LockUser {
 
 /// Acquire and release, over and over.
 pub struct Pairs(pub LockUser);
+
+impl Pairs {
+    /// So many of them, each with a lock of its own.
+    pub async fn connect(address: SocketAddr, clients: usize) -> anyhow::Result<Vec<Self>> {
+        let mut users = Vec::with_capacity(clients);
+        for client in 0..clients {
+            users.push(Self(LockUser::connect(address, &format!("pair:{client}"), false).await?));
+        }
+        Ok(users)
+    }
+}
 
 impl Client for Pairs {
     async fn operate(&mut self) -> anyhow::Result<Duration> {

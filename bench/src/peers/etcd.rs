@@ -3,12 +3,9 @@
 //! The messages are the few fields that are needed of etcd's published protocol, so that nothing is generated.
 
 use crate::load::Client;
-use crate::machine::Place;
-use crate::process::{Process, free_address};
 use anyhow::Context;
+use baton_testkit::servers::etcd::Etcd;
 use http::uri::PathAndQuery;
-use std::net::SocketAddr;
-use std::path::Path;
 use std::time::{Duration, Instant};
 use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
@@ -16,46 +13,11 @@ use tonic_prost::ProstCodec;
 
 const LEASE_SECONDS: i64 = 3600;
 
-/// An etcd of one member.
-pub struct Etcd {
-    /// The process.
-    pub process: Process,
-    _directory: tempfile::TempDir,
-}
-
-impl Etcd {
-    /// Starts one on an empty directory.
-    pub async fn start(place: &Place) -> anyhow::Result<Self> {
-        let directory = place.directory()?;
-        let address = free_address()?;
-        let (client, peer) = (format!("http://{address}"), format!("http://{}", free_address()?));
-        let data = directory.path().join("data");
-        let cluster = format!("default={peer}");
-        let arguments = [
-            "--listen-client-urls",
-            &client,
-            "--advertise-client-urls",
-            &client,
-            "--listen-peer-urls",
-            &peer,
-            "--initial-advertise-peer-urls",
-            &peer,
-            "--initial-cluster",
-            &cluster,
-            "--logger",
-            "zap",
-            "--log-level",
-            "error",
-            "--data-dir",
-        ];
-        let arguments = arguments.iter().map(AsRef::as_ref).chain([data.as_os_str()]);
-        let process = Process::start("etcd", Path::new("etcd"), arguments, address, directory.path())?;
-        let process = process.listening(directory.path()).await?;
-        let etcd = Self { process, _directory: directory };
-        // It listens before it has elected itself.
-        LockUser::connect(etcd.process.address, "first").await?;
-        Ok(etcd)
-    }
+/// An etcd of one member, that runs.
+pub async fn start() -> anyhow::Result<Etcd> {
+    let mut etcd = Etcd::new(1)?;
+    etcd.start().await?;
+    Ok(etcd)
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -104,8 +66,8 @@ pub struct LockUser {
 
 impl LockUser {
     /// Connects, and gets its lease.
-    pub async fn connect(address: SocketAddr, name: &str) -> anyhow::Result<Self> {
-        let endpoint = Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true);
+    pub async fn connect(etcd: &Etcd, name: &str) -> anyhow::Result<Self> {
+        let endpoint = Endpoint::from_shared(format!("http://{}", etcd.endpoints()))?.tcp_nodelay(true);
         let grpc = Grpc::new(endpoint.connect().await?);
         let mut user = Self { grpc, name: name.into(), lease: 0 };
         let asked = LeaseGrantRequest { ttl: LEASE_SECONDS, id: 0 };
@@ -140,7 +102,18 @@ impl LockUser {
 }
 
 /// Lock and unlock, over and over.
-pub struct Pairs(pub LockUser);
+pub struct Pairs(LockUser);
+
+impl Pairs {
+    /// So many of them, each with a lock of its own.
+    pub async fn connect(etcd: &Etcd, clients: usize) -> anyhow::Result<Vec<Self>> {
+        let mut users = Vec::with_capacity(clients);
+        for client in 0..clients {
+            users.push(Self(LockUser::connect(etcd, &format!("pair:{client}")).await?));
+        }
+        Ok(users)
+    }
+}
 
 impl Client for Pairs {
     async fn operate(&mut self) -> anyhow::Result<Duration> {

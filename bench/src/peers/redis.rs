@@ -2,44 +2,31 @@
 //! `appendfsync always`.
 
 use crate::load::Client;
-use crate::machine::Place;
-use crate::process::{Process, free_address};
 use anyhow::{Context, ensure};
+use baton_testkit::servers::redis::Redis;
 use redis::Script;
 use redis::aio::MultiplexedConnection;
-use std::path::Path;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 const TTL_MS: u64 = 3_600_000;
 
-/// A Redis that syncs before it answers.
-pub struct Redis {
-    /// The process.
-    pub process: Process,
-    _directory: tempfile::TempDir,
+/// One connection that all clients of a process share.
+pub async fn connect(address: SocketAddr) -> anyhow::Result<MultiplexedConnection> {
+    let client = redis::Client::open(format!("redis://{address}"))?;
+    Ok(client.get_multiplexed_async_connection().await?)
 }
 
-impl Redis {
-    /// Starts one on an empty directory.
-    pub async fn start(place: &Place) -> anyhow::Result<Self> {
-        let directory = place.directory()?;
-        let address = free_address()?;
-        let port = address.port().to_string();
-        let settings =
-            ["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--bind", "127.0.0.1"];
-        let arguments = settings.into_iter().chain(["--port", &port, "--dir"]).map(AsRef::as_ref);
-        let arguments = arguments.chain([directory.path().as_os_str()]);
-        let process =
-            Process::start("redis", Path::new("redis-server"), arguments, address, directory.path())?;
-        let process = process.listening(directory.path()).await?;
-        Ok(Self { process, _directory: directory })
-    }
-
-    /// One connection that all clients of a process share.
-    pub async fn connect(&self) -> anyhow::Result<MultiplexedConnection> {
-        let client = redis::Client::open(format!("redis://{}", self.process.address))?;
-        Ok(client.get_multiplexed_async_connection().await?)
-    }
+/// Scripts that clients have had run since the last `CONFIG RESETSTAT`, as Redis itself counts.
+pub fn scripts_run(redis: &Redis) -> anyhow::Result<u64> {
+    let statistics = redis.say(&["INFO", "commandstats"])?;
+    let calls = statistics.lines().filter_map(|line| {
+        let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        ["eval", "evalsha", "fcall"]
+            .contains(&command)
+            .then(|| rest.split(',').next()?.parse::<u64>().ok())?
+    });
+    Ok(calls.sum())
 }
 
 /// How the lock is taken.
@@ -47,49 +34,84 @@ impl Redis {
 pub enum Recipe {
     /// SET NX PX: mutual exclusion only.
     Plain,
-    /// A script that also counts a fencing token up: what Baton's grant carries.
+    /// The same, and a fencing token is counted up: what Baton's grant carries.
     Fenced,
+}
+
+/// The lock that everybody writes, as scripts.
+pub struct Lock {
+    recipe: Recipe,
+    take: Script,
+    give_up: Script,
+}
+
+impl Lock {
+    /// Says how.
+    pub fn new(recipe: Recipe) -> Self {
+        let plain = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
+                     return 0";
+        let fenced = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+                        return redis.call('INCR', KEYS[2])
+                      end
+                      return 0";
+        Self {
+            recipe,
+            take: Script::new(if recipe == Recipe::Fenced { fenced } else { plain }),
+            give_up: Script::new(
+                "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+                 return 0",
+            ),
+        }
+    }
+
+    /// The fencing token, or 1 if there is none; 0 if the lock is held.
+    pub async fn take(
+        &self,
+        connection: &mut MultiplexedConnection,
+        key: &str,
+        token: &str,
+        ttl_ms: u64,
+    ) -> redis::RedisResult<u64> {
+        let mut take = self.take.key(key);
+        if self.recipe == Recipe::Fenced {
+            take.key(format!("{key}:fence"));
+        }
+        take.arg(token).arg(ttl_ms).invoke_async(connection).await
+    }
+
+    /// Whether it was ours.
+    pub async fn give_up(
+        &self,
+        connection: &mut MultiplexedConnection,
+        key: &str,
+        token: &str,
+    ) -> redis::RedisResult<bool> {
+        self.give_up.key(key).arg(token).invoke_async(connection).await
+    }
 }
 
 /// Lock and unlock over a shared connection, over and over.
 pub struct Pairs {
     connection: MultiplexedConnection,
-    recipe: Recipe,
+    lock: Lock,
     key: String,
-    counter: String,
     token: String,
-    lock: Script,
-    unlock: Script,
 }
 
 impl Pairs {
     /// A user of one lock.
     pub fn new(connection: MultiplexedConnection, recipe: Recipe, key: &str) -> Self {
-        Self {
-            connection,
-            recipe,
-            key: key.into(),
-            counter: format!("{key}:fence"),
-            // As random as it has to be here: nobody else has it.
-            token: format!("{key}-5f1d6c2e9a7b4830"),
-            lock: Script::new(
-                "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-                   return redis.call('INCR', KEYS[2])
-                 end
-                 return 0",
-            ),
-            unlock: Script::new(
-                "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-                 return 0",
-            ),
-        }
+        // As random as it has to be here: nobody else has it.
+        let token = format!("{key}-5f1d6c2e9a7b4830");
+        Self { connection, lock: Lock::new(recipe), key: key.into(), token }
     }
 }
 
 impl Client for Pairs {
     async fn operate(&mut self) -> anyhow::Result<Duration> {
         let began = Instant::now();
-        match self.recipe {
+        match self.lock.recipe {
+            // It needs no script, and is quicker without.
             Recipe::Plain => {
                 let mut set = redis::cmd("SET");
                 set.arg(&self.key).arg(&self.token).arg("NX").arg("PX").arg(TTL_MS);
@@ -97,16 +119,12 @@ impl Client for Pairs {
                 set.context("the lock was held")?;
             }
             Recipe::Fenced => {
-                let mut lock = self.lock.key(&self.key);
-                lock.key(&self.counter).arg(&self.token).arg(TTL_MS);
-                let fence: u64 = lock.invoke_async(&mut self.connection).await?;
+                let fence = self.lock.take(&mut self.connection, &self.key, &self.token, TTL_MS).await?;
                 ensure!(fence > 0, "the lock was held");
             }
         }
-        let mut unlock = self.unlock.key(&self.key);
-        unlock.arg(&self.token);
-        let deleted: u64 = unlock.invoke_async(&mut self.connection).await?;
-        ensure!(deleted == 1, "the lock was lost");
+        let was_ours = self.lock.give_up(&mut self.connection, &self.key, &self.token).await?;
+        ensure!(was_ours, "the lock was lost");
         Ok(began.elapsed())
     }
 }

@@ -43,10 +43,7 @@ async fn pairs(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         progress::say(&format!("P13: filling a store with {locks} held locks"));
         let baton = Baton::start(bench.binary, bench.place).await?;
         baton.hold("held:", locks).await?;
-        let mut users = Vec::new();
-        for client in 0..CLIENTS {
-            users.push(Pairs(LockUser::connect(baton.address(), &format!("pair:{client}"), false).await?));
-        }
+        let users = Pairs::connect(baton.address(), CLIENTS).await?;
         sides.push((baton, users, Vec::new(), Vec::new()));
     }
     for turn in 1..=turns {
@@ -54,9 +51,7 @@ async fn pairs(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         for (baton, users, samples, cpu) in &mut sides {
             let before = baton.process.cpu_time()?;
             let (back, sample) = load::run(std::mem::take(users), length).await?;
-            // The warm-up is not in the sample, but used the processor all the same.
-            let operations = sample.operations as f64 * 1.2;
-            cpu.push((baton.process.cpu_time()? - before).as_secs_f64() * 1e6 / operations);
+            cpu.push((baton.process.cpu_time()? - before).as_secs_f64() * 1e6 / sample.done as f64);
             *users = back;
             samples.push(sample);
         }

@@ -1,10 +1,9 @@
 //! P4: hand-overs of one lock among 16 clients, beside etcd's lock service.
 
 use super::Bench;
-use crate::load::{self, Client, Sample};
+use crate::load::{self, Client};
 use crate::peers::{baton, etcd};
-use crate::progress;
-use crate::report::{Row, Target, Unit};
+use crate::report::{Row, Target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -58,38 +57,21 @@ impl Client for Theirs {
 }
 
 pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let (length, turns) = (bench.options.length(), bench.options.turns());
     let ours = baton::Baton::start(bench.binary, bench.place).await?;
-    let peer = etcd::Etcd::start(bench.place).await?;
+    let mut peer = etcd::start().await?;
     let (our_given_up, peer_given_up) = (GivenUp::new(), GivenUp::new());
     let (mut our_users, mut peer_users) = (Vec::new(), Vec::new());
     for _ in 0..CLIENTS {
         let user = baton::LockUser::connect(ours.address(), KEY, true).await?;
         our_users.push(Ours(user, our_given_up.clone()));
-        let user = etcd::LockUser::connect(peer.process.address, KEY).await?;
+        let user = etcd::LockUser::connect(&peer, KEY).await?;
         peer_users.push(Theirs(user, peer_given_up.clone()));
     }
-    let (mut our_samples, mut peer_samples) = (Vec::new(), Vec::new());
-    for turn in 1..=turns {
-        progress::say(&format!("P4: hand-overs, {CLIENTS} clients on one lock, round {turn} of {turns}"));
-        let sample;
-        (our_users, sample) = load::run(our_users, length).await?;
-        our_samples.push(sample);
-        let sample;
-        (peer_users, sample) = load::run(peer_users, length).await?;
-        peer_samples.push(sample);
-    }
-    let (our, their) = (Sample::median(&our_samples), Sample::median(&peer_samples));
-    bench.report.rows.push(Row {
-        id: "P4",
-        what: format!("hand-overs of one lock, {CLIENTS} clients, against etcd v3lock"),
-        ours: our.show(),
-        peer: their.show(),
-        figure: our.per_second / their.per_second,
-        unit: Unit::Times,
-        target: Some(Target::AtLeast(20.0)),
-    });
-    peer.process.stop().await?;
+    let what = format!("P4: hand-overs, {CLIENTS} clients on one lock");
+    let (our, their) = bench.in_turns(&what, our_users, peer_users).await?;
+    let what = format!("hand-overs of one lock, {CLIENTS} clients, against etcd v3lock");
+    bench.report.rows.push(Row::rates("P4", what, &our, &their, Some(Target::AtLeast(20.0))));
+    peer.stop().await?;
     ours.stop().await?;
     bench.report.methods.push((
         "P4",

@@ -1,46 +1,24 @@
 //! P1: durable lock pairs over HTTP, one request a call, beside etcd's lock service.
 
 use super::Bench;
-use crate::load::{self, Sample};
 use crate::peers::{baton, etcd};
-use crate::progress;
 use crate::report::{Row, Target, Unit};
 
 const CLIENTS: [usize; 3] = [1, 16, 64];
 
 pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let (length, turns) = (bench.options.length(), bench.options.turns());
     let ours = baton::Baton::start(bench.binary, bench.place).await?;
-    let peer = etcd::Etcd::start(bench.place).await?;
+    let mut peer = etcd::start().await?;
     for clients in CLIENTS {
-        let (mut our_users, mut peer_users) = (Vec::new(), Vec::new());
-        for client in 0..clients {
-            let key = format!("pair:{client}");
-            our_users.push(baton::Pairs(baton::LockUser::connect(ours.address(), &key, false).await?));
-            peer_users.push(etcd::Pairs(etcd::LockUser::connect(peer.process.address, &key).await?));
-        }
-        let (mut our_samples, mut peer_samples) = (Vec::new(), Vec::new());
-        for turn in 1..=turns {
-            progress::say(&format!("P1: lock pairs, {clients} clients, round {turn} of {turns}"));
-            let sample;
-            (our_users, sample) = load::run(our_users, length).await?;
-            our_samples.push(sample);
-            let sample;
-            (peer_users, sample) = load::run(peer_users, length).await?;
-            peer_samples.push(sample);
-        }
-        let (our, their) = (Sample::median(&our_samples), Sample::median(&peer_samples));
+        let our_users = baton::Pairs::connect(ours.address(), clients).await?;
+        let peer_users = etcd::Pairs::connect(&peer, clients).await?;
+        let what = format!("P1: lock pairs, {clients} clients");
+        let (our, their) = bench.in_turns(&what, our_users, peer_users).await?;
         let is_target = clients == 64;
         let plural = if clients == 1 { "client" } else { "clients" };
-        bench.report.rows.push(Row {
-            id: "P1",
-            what: format!("lock pairs over HTTP, {clients} {plural}, against etcd v3lock"),
-            ours: our.show(),
-            peer: their.show(),
-            figure: our.per_second / their.per_second,
-            unit: Unit::Times,
-            target: is_target.then_some(Target::AtLeast(5.0)),
-        });
+        let what = format!("lock pairs over HTTP, {clients} {plural}, against etcd v3lock");
+        let target = is_target.then_some(Target::AtLeast(5.0));
+        bench.report.rows.push(Row::rates("P1", what, &our, &their, target));
         if is_target {
             bench.report.rows.push(Row {
                 id: "P1",
@@ -53,7 +31,7 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             });
         }
     }
-    peer.process.stop().await?;
+    peer.stop().await?;
     ours.stop().await?;
     bench.report.methods.push((
         "P1",

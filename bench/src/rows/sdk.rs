@@ -6,6 +6,7 @@ use crate::peers::{baton, redis};
 use crate::progress;
 use crate::report::{Row, Target, Unit};
 use baton_client::Baton;
+use baton_testkit::servers::redis::Redis;
 use std::time::{Duration, Instant};
 
 const CALLERS: usize = 64;
@@ -27,9 +28,9 @@ impl Client for Pairs {
 pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let (length, turns) = (bench.options.length(), bench.options.turns());
     let ours = baton::Baton::start(bench.binary, bench.place).await?;
-    let peer = redis::Redis::start(bench.place).await?;
+    let mut peer = Redis::start(&[]).await?;
     let sdk = Baton::builder().owner(baton::OWNER).connect(format!("http://{}", ours.address())).await?;
-    let connection = peer.connect().await?;
+    let connection = redis::connect(peer.address).await?;
     let keys: Vec<_> = (0..CALLERS).map(|caller| format!("sdk:{caller}")).collect();
     let mut our_users: Vec<_> =
         keys.iter().map(|key| Pairs { baton: sdk.clone(), key: key.clone() }).collect();
@@ -66,7 +67,7 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             target,
         });
     }
-    peer.process.stop().await?;
+    peer.end(false).await?;
     ours.stop().await?;
     bench.report.methods.push((
         "P2",

@@ -3,10 +3,10 @@
 use super::Bench;
 use crate::load::{self, Client, Sample, count};
 use crate::machine::Place;
+use crate::peers::store::Committer;
 use crate::progress;
 use crate::report::{Row, Target, Unit};
 use anyhow::{Context, ensure};
-use baton_core::{Bytes, Check, Commit, Group, Key, Outcome, Ttl, Write};
 use baton_store::Store;
 use baton_store::embedded::log::{Batch, Log};
 use baton_store::embedded::{Embedded, Options};
@@ -20,35 +20,6 @@ const VALUE_BYTES: usize = 200;
 /// What the store writes to its log for one such commit: names, lengths, revisions and the value.
 const EFFECT_BYTES: usize = 2 + 4 + "client-000".len() + 4 + VALUE_BYTES + 28;
 const SEGMENT_BYTES: u64 = 64 << 20;
-
-/// Replaces one record, over and over, if it is still as it was.
-struct Committer {
-    store: Arc<Embedded>,
-    key: Key,
-    value: Bytes,
-    check: Check,
-}
-
-impl Committer {
-    fn new(store: Arc<Embedded>, client: usize) -> Self {
-        let name = format!("client-{client:03}");
-        let key = Key::new(Group::of(&[name.as_bytes()]), name.as_bytes());
-        Self { store, check: Check::Absent(key.clone()), key, value: vec![7; VALUE_BYTES].into() }
-    }
-}
-
-impl Client for Committer {
-    async fn operate(&mut self) -> anyhow::Result<Duration> {
-        let began = Instant::now();
-        let write = Write::Put { key: self.key.clone(), value: self.value.clone(), ttl: Ttl::Forever };
-        let commit = Commit { checks: vec![self.check.clone()], writes: vec![write] };
-        let Outcome::Committed { revision, .. } = self.store.commit(commit).await? else {
-            anyhow::bail!("a conflict without a rival")
-        };
-        self.check = Check::At(self.key.clone(), revision);
-        Ok(began.elapsed())
-    }
-}
 
 /// The least that can commit in groups: a queue, one thread, one append and one sync for all who wait.
 struct Group256 {
@@ -148,8 +119,8 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     for turn in 1..=turns {
         progress::say(&format!("P3: the store alone, {CLIENTS} clients, round {turn} of {turns}"));
         let directory = bench.place.directory()?;
-        let store = Arc::new(Embedded::open(directory.path(), Options::default())?);
-        let users = (0..CLIENTS).map(|client| Committer::new(store.clone(), client)).collect();
+        let store: Arc<dyn Store> = Arc::new(Embedded::open(directory.path(), Options::default())?);
+        let users = (0..CLIENTS).map(|client| Committer::new(store.clone(), client, VALUE_BYTES)).collect();
         let (users, sample) = load::run(users, length).await?;
         store_samples.push(sample);
         drop((users, store, directory));

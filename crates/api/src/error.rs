@@ -35,38 +35,62 @@ macro_rules! error_codes {
 }
 
 error_codes! {
+    /// The claim was completed before, with another result; that one stays.
+    AlreadyCompleted = "ALREADY_COMPLETED", 409, 75;
     /// The request's grant was already released; it is not taken again.
     AlreadyReleased = "ALREADY_RELEASED", 409, 75;
+    /// The claim ran out or was given up: another caller may be at it.
+    ClaimLost = "CLAIM_LOST", 409, 76;
+    /// No token was ever checked for this resource.
+    FenceNotFound = "FENCE_NOT_FOUND", 404, 69;
     /// The caller may not do this: a web page of another site, until there are roles.
     Forbidden = "FORBIDDEN", 403, 77;
     /// A bug or a broken invariant. Details are in the server's log only.
     Internal = "INTERNAL", 500, 70;
     /// Something in the request is not allowed; `field` says what.
     InvalidArgument = "INVALID_ARGUMENT", 400, 64;
+    /// The leader's lease ran out, or was taken away: someone else may lead.
+    LeadershipLost = "LEADERSHIP_LOST", 409, 75;
     /// Someone else holds the lock.
     LockAlreadyHeld = "LOCK_ALREADY_HELD", 409, 75;
+    /// Nobody holds the lock, but a holder's lease ran out, and the lock-delay it asked for is not over.
+    LockDelayed = "LOCK_DELAYED", 409, 75;
     /// The lease ran out or was forced away: what was done since is suspect.
     LockExpired = "LOCK_EXPIRED", 409, 75;
     /// Nobody holds the lock, and the token is not an authentic one for it.
     LockNotFound = "LOCK_NOT_FOUND", 404, 69;
     /// The path exists, but not with this method.
     MethodNotAllowed = "METHOD_NOT_ALLOWED", 405, 64;
+    /// The key is in use as another kind of lock, or as a semaphore with another number of permits.
+    ModeMismatch = "MODE_MISMATCH", 409, 65;
+    /// The token is not an authentic one for this key.
+    NotClaimOwner = "NOT_CLAIM_OWNER", 403, 77;
     /// There is no such path.
     NotFound = "NOT_FOUND", 404, 64;
+    /// Someone else leads.
+    NotLeader = "NOT_LEADER", 409, 75;
     /// Someone holds the lock, and the token is not an authentic one for it and this owner.
     NotLockOwner = "NOT_LOCK_OWNER", 403, 77;
+    /// Nobody leads.
+    NoLeader = "NO_LEADER", 404, 69;
+    /// Nobody has claimed the key, or what came of it is forgotten.
+    OnceNotFound = "ONCE_NOT_FOUND", 404, 69;
     /// The server has as much to do as it takes on; try again after `retryAfterMillis`.
     Overloaded = "OVERLOADED", 503, 75;
     /// The lock's queue is at its configured maximum.
     QueueFull = "QUEUE_FULL", 503, 75;
     /// The same requestId came with other parameters.
     RequestIdReused = "REQUEST_ID_REUSED", 422, 65;
+    /// A higher fencing token was seen: another holder has come since.
+    StaleToken = "STALE_TOKEN", 409, 76;
     /// The server's cap on one call ran out; the place in the queue is kept 15 s for the same requestId.
     StillWaiting = "STILL_WAITING", 409, 75;
     /// The store has no room for more; releases and renewals still work.
     StoreFull = "STORE_FULL", 503, 75;
     /// The store can't be reached or didn't answer in time. If `outcome` is `unknown`, the call may have taken effect.
     StoreUnavailable = "STORE_UNAVAILABLE", 503, 75;
+    /// The named successor doesn't stand by; nothing was changed.
+    SuccessorNotWaiting = "SUCCESSOR_NOT_WAITING", 409, 75;
     /// The wait limit ran out; the caller has left the queue.
     WaitTimeout = "WAIT_TIMEOUT", 409, 75;
 }
@@ -92,6 +116,12 @@ pub struct ErrorBody {
     /// Who holds the lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_owner: Option<String>,
+    /// Who leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
+    /// The leader's epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
     /// When it is worth trying again; for a held lock, when its lease would end if not renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_millis: Option<u64>,
@@ -101,6 +131,9 @@ pub struct ErrorBody {
     /// The requestId to call again with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// The highest fencing token that was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub highest: Option<u64>,
     /// `unknown` when the call may have taken effect: send it again with the same requestId.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
@@ -114,9 +147,12 @@ impl ErrorBody {
             message: message.into(),
             field: None,
             current_owner: None,
+            leader: None,
+            epoch: None,
             retry_after_millis: None,
             queue_length: None,
             request_id: None,
+            highest: None,
             outcome: None,
         }
     }

@@ -3,14 +3,21 @@
 //! # Layout
 //! - [`error`]: every error code, with its HTTP status and its CLI exit code
 //! - [`limits`]: what input may look like; the checks that both sides run
-//! - [`lock`]: the bodies of `/v1/locks`
+//! - [`lock`]: the bodies of `/v1/locks`; [`mode`]: how a lock is held
+//! - [`election`]: the bodies of `/v1/elections`
+//! - [`once`]: the bodies of `/v1/once`
+//! - [`fence`]: the bodies of `/v1/fences`
 //! - [`batch`]: several lock calls in one request, answered as they complete
 //! - [`status`]: the body of `/v1/status`
 
 pub mod batch;
+pub mod election;
 pub mod error;
+pub mod fence;
 pub mod limits;
 pub mod lock;
+pub mod mode;
+pub mod once;
 pub mod status;
 
 pub use error::{ErrorBody, ErrorCode};

@@ -15,14 +15,30 @@ pub const REQUEST_ID_BYTES: RangeInclusive<usize> = 1..=128;
 pub const REASON_BYTES: RangeInclusive<usize> = 1..=1024;
 /// Bytes of a lockToken as text; the real ones are shorter.
 pub const LOCK_TOKEN_BYTES: RangeInclusive<usize> = 1..=256;
+/// Bytes of a claimToken as text; the real ones are shorter.
+pub const CLAIM_TOKEN_BYTES: RangeInclusive<usize> = 1..=256;
+/// A fencing token: what every JSON reader keeps exact. Nothing was ever granted with 0.
+pub const TOKEN: RangeInclusive<u64> = 1..=(1 << 53) - 1;
 /// Milliseconds of a lease.
 pub const TTL_MILLIS: RangeInclusive<u64> = 100..=86_400_000;
 /// Milliseconds of a wait.
 pub const WAIT_TIMEOUT_MILLIS: RangeInclusive<u64> = 0..=600_000;
+/// Permits of a semaphore; also how many may share a lock.
+pub const PERMITS: RangeInclusive<u64> = 1..=256;
+/// Milliseconds of a lock-delay.
+pub const LOCK_DELAY_MILLIS: RangeInclusive<u64> = 0..=3_600_000;
 /// Locks on one page of a list.
 pub const LIST_LIMIT: RangeInclusive<u64> = 1..=1000;
+/// A candidate's priority.
+pub const PRIORITY: RangeInclusive<i16> = -1000..=1000;
 /// Bytes of metadata as compact JSON.
 pub const METADATA_BYTES_MAX: usize = 4 * 1024;
+/// Bytes of a result of `once`, as JSON.
+pub const RESULT_BYTES_MAX: usize = 64 * 1024;
+/// Milliseconds for which a result of `once` is kept.
+pub const RESULT_TTL_MILLIS: RangeInclusive<u64> = 1_000..=30 * 24 * 60 * 60 * 1000;
+/// Bytes of a request's body that carries a result: that, and the other fields.
+pub const RESULT_BODY_BYTES_MAX: usize = RESULT_BYTES_MAX + 16 * 1024;
 /// Bytes of a request's body.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a batch's body.
@@ -32,9 +48,14 @@ pub const BATCH_CALLS: RangeInclusive<usize> = 1..=256;
 
 /// A lock key: 1 to 512 bytes without control characters, not `.` or `..` (which paths swallow).
 pub fn check_key(key: &str) -> Result<(), ErrorBody> {
-    check_text("lockKey", key, KEY_BYTES)?;
-    if key == "." || key == ".." {
-        return Err(ErrorBody::invalid("lockKey", "lockKey must not be \".\" or \"..\""));
+    check_name("lockKey", key)
+}
+
+/// What stands in a path as one segment: as for a lock key, under another field's name.
+pub fn check_name(field: &str, name: &str) -> Result<(), ErrorBody> {
+    check_text(field, name, KEY_BYTES)?;
+    if name == "." || name == ".." {
+        return Err(ErrorBody::invalid(field, format!("{field} must not be \".\" or \"..\"")));
     }
     Ok(())
 }
@@ -45,7 +66,9 @@ pub fn check_text(field: &str, text: &str, bytes: RangeInclusive<usize>) -> Resu
         let (min, max, len) = (bytes.start(), bytes.end(), text.len());
         return Err(ErrorBody::invalid(field, format!("{field} must have {min} to {max} bytes, not {len}")));
     }
-    if text.chars().any(char::is_control) {
+    // Nearly all text is plain ASCII, and that is seen in a glance.
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if !is_plain && text.chars().any(char::is_control) {
         return Err(ErrorBody::invalid(field, format!("{field} must not contain control characters")));
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use crate::error::ErrorBody;
 use crate::limits;
+use crate::mode::LockMode;
 use serde::{Deserialize, Serialize};
 
 /// A lock's metadata: a small JSON object (L15).
@@ -36,6 +37,22 @@ pub struct AcquireRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub metadata: Option<Metadata>,
+    /// How to hold it; `exclusive` if absent.
+    #[serde(default, skip_serializing_if = "LockMode::is_exclusive")]
+    pub mode: LockMode,
+    /// How many may hold a semaphore at once: the same in every acquire of the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 256))]
+    pub permits: Option<u64>,
+    /// How long the lock stays closed to everybody if the lease runs out; not after a release.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 3_600_000))]
+    pub lock_delay_millis: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(millis: &u64) -> bool {
+    *millis == 0
 }
 
 impl AcquireRequest {
@@ -46,6 +63,8 @@ impl AcquireRequest {
         if let Some(wait) = self.wait_timeout_millis {
             limits::check_number("waitTimeoutMillis", wait, limits::WAIT_TIMEOUT_MILLIS)?;
         }
+        self.mode.check(self.permits, self.reentrant)?;
+        limits::check_number("lockDelayMillis", self.lock_delay_millis, limits::LOCK_DELAY_MILLIS)?;
         match &self.request_id {
             Some(id) => limits::check_text("requestId", id, limits::REQUEST_ID_BYTES)?,
             None if self.reentrant => {
@@ -87,6 +106,12 @@ pub struct AcquireResponse {
     pub ttl_millis: u64,
     /// How many releases it takes.
     pub reentrancy_count: u32,
+    /// How it is held; absent if `exclusive`.
+    #[serde(default, skip_serializing_if = "LockMode::is_exclusive")]
+    pub mode: LockMode,
+    /// Which permit of a semaphore it is, from 0 on: the resource is fenced by `key#slot`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<u16>,
 }
 
 impl std::fmt::Debug for AcquireResponse {
@@ -187,12 +212,20 @@ pub struct ForceReleaseRequest {
     /// Why: kept in the lock's history.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
     pub reason: String,
+    /// Only the holder with this token; without it, everybody who holds the lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fencing_token: Option<u64>,
+    /// How long the lock stays closed to everybody afterwards.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 3_600_000))]
+    pub lock_delay_millis: u64,
 }
 
 impl ForceReleaseRequest {
-    /// Whether the reason says something and is within its limit.
+    /// Whether the reason says something and everything is within its limits.
     pub fn check(&self) -> Result<(), ErrorBody> {
-        limits::check_text("reason", self.reason.trim(), limits::REASON_BYTES)
+        limits::check_text("reason", self.reason.trim(), limits::REASON_BYTES)?;
+        limits::check_number("lockDelayMillis", self.lock_delay_millis, limits::LOCK_DELAY_MILLIS)
     }
 }
 
@@ -209,11 +242,25 @@ pub struct ForceReleaseResponse {
     pub previous_owner: String,
     /// The token that resources should now refuse.
     pub fencing_token: u64,
+    /// Everybody it was taken from, the above first.
+    pub taken_from: Vec<ForcedHolder>,
     /// Says that mutual exclusion was broken by design.
     pub warning: String,
 }
 
-/// `GET /v1/locks/{lockKey}` of a held lock.
+/// Somebody whom a lock was taken from.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ForcedHolder {
+    /// Who.
+    pub owner_id: String,
+    /// The token that resources should now refuse.
+    pub fencing_token: u64,
+}
+
+/// `GET /v1/locks/{lockKey}` of a held lock. Of several holders, the fields of one are those of whoever has held it for
+/// longest.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -241,6 +288,36 @@ pub struct LockStatus {
     /// How often the lease was renewed.
     pub renewals: u64,
     /// What the holder said about itself.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub metadata: Metadata,
+    /// What kind of lock the key is in use as.
+    pub mode: LockMode,
+    /// How many may hold it at once, if it is a semaphore.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permits: Option<u16>,
+    /// Everybody who holds it, in the order of their grants: at most 256.
+    pub holders: Vec<LockHolder>,
+}
+
+/// One who holds a lock.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LockHolder {
+    /// Who.
+    pub owner_id: String,
+    /// The grant's token.
+    pub fencing_token: u64,
+    /// Which permit of a semaphore it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<u16>,
+    /// When it was granted.
+    pub acquired_at: u64,
+    /// When the lease ends if not renewed.
+    pub expires_at: u64,
+    /// How often the lease was renewed.
+    pub renewals: u64,
+    /// What it said about itself.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub metadata: Metadata,
 }
@@ -279,6 +356,13 @@ pub struct LockSummary {
     pub fencing_token: u64,
     /// How many wait.
     pub queue_length: u64,
+    /// What kind of lock the key is in use as.
+    pub mode: LockMode,
+    /// How many may hold it at once, if it is a semaphore.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permits: Option<u16>,
+    /// How many hold it; the fields of one are those of whoever has held it for longest.
+    pub holders: u64,
 }
 
 /// `GET /v1/locks/{lockKey}/queue`
@@ -299,6 +383,8 @@ pub struct LockQueue {
 pub struct Waiting {
     /// Who.
     pub owner_id: String,
+    /// How it wants to hold the lock.
+    pub mode: LockMode,
     /// Since when, in milliseconds since the Unix epoch.
     pub since: u64,
     /// For how long.
@@ -376,8 +462,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_do_not_exist_yet_are_refused_as_unknown() {
-        for field in ["lockDelayMillis", "mode", "permits", "nonsense"] {
+    fn fields_that_do_not_exist_are_refused_as_unknown() {
+        for field in ["lockDelay", "lock_delay_millis", "shared", "nonsense"] {
             let body = format!(r#"{{"ownerId":"a","ttlMillis":1000,"{field}":0}}"#);
             assert!(serde_json::from_str::<AcquireRequest>(&body).is_err(), "{field}");
         }
@@ -393,7 +479,14 @@ mod tests {
             expires_at: 2,
             ttl_millis: 3,
             reentrancy_count: 1,
+            mode: LockMode::Exclusive,
+            slot: None,
         };
+        let json = serde_json::to_value(&grant).unwrap();
+        assert!(
+            json.get("mode").is_none() && json.get("slot").is_none(),
+            "a plain grant says no more than it did"
+        );
         assert!(!format!("{grant:?}").contains("secret"));
     }
 }

@@ -28,11 +28,18 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// Whether the same may work later: nobody was reached, or what was asked for is taken.
+    pub fn is_passing(&self) -> bool {
+        self.exit == NOT_ACQUIRED
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let exit = match error.code() {
             Some(code) => code.exit_code(),
-            None if error.is_lease_lost() => LOST,
+            None if error.is_lease_lost() || error.stale_token().is_some() => LOST,
             None if error.is_invalid() => USAGE,
             // Unreachable or unknown: it may work later.
             None => NOT_ACQUIRED,
@@ -62,6 +69,10 @@ fn help(error: &Error) -> Option<&'static str> {
         Some(ErrorCode::LockAlreadyHeld) => {
             "`baton locks show KEY` says who holds it; without --try it is waited for"
         }
+        Some(ErrorCode::LockDelayed) => "it opens by itself; without --try it is waited for",
+        Some(ErrorCode::ModeMismatch) => {
+            "`baton locks show KEY` says how it is used; say --shared or --permits alike"
+        }
         Some(ErrorCode::WaitTimeout) => {
             "wait longer with --wait, or see who is before you with `baton locks queue KEY`"
         }
@@ -71,6 +82,12 @@ fn help(error: &Error) -> Option<&'static str> {
         }
         Some(ErrorCode::StoreUnavailable | ErrorCode::StoreFull | ErrorCode::Overloaded) => {
             "try again later; `baton status` shows how the store is"
+        }
+        Some(ErrorCode::ClaimLost) => {
+            "another caller may be at it; check what the command left half done, a longer --ttl rides out longer outages"
+        }
+        Some(ErrorCode::FenceNotFound) => {
+            "`baton fence ls` shows what there is, in the namespace that --namespace says"
         }
         Some(ErrorCode::InvalidArgument | ErrorCode::RequestIdReused) => "see --help for what is allowed",
         Some(ErrorCode::Internal) => "the server's log says more",

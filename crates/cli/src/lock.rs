@@ -1,18 +1,21 @@
 //! `baton lock KEY -- CMD`: runs a command while holding a lock.
 //!
-//! The command gets BATON_FENCING_TOKEN and BATON_LOCK_KEY. If the lease is lost, its whole process group gets
+//! The command gets BATON_LOCK_KEY and BATON_FENCING_TOKEN; with a permit of a semaphore also BATON_SLOT, and for a shared
+//! lock no token, since that is not for fences. If the lease is lost, its whole process group gets
 //! SIGTERM, and SIGKILL after the grace time. The lock is released when the command has ended.
 
-mod command;
-mod signals;
+pub mod command;
+pub mod kind;
+pub mod signals;
 mod terminal;
 mod waiting;
 
 use crate::client::ClientOptions;
 use crate::duration;
 use crate::failure::{Failure, LOST, NOT_ACQUIRED};
-use baton_client::{Baton, HeldBy, LockBuilder, LockGuard, TryAcquire};
+use baton_client::{Baton, Error, HeldBy, LeaseLost, TryAcquire};
 use command::Ended;
+use kind::{Asked, Held};
 use signals::{Signals, exit_code};
 use std::ffi::OsString;
 use std::io::Write;
@@ -34,6 +37,15 @@ pub struct LockArguments {
     /// Who we are to others [default: host, process id and random digits]
     #[arg(long)]
     owner: Option<String>,
+    /// Share the lock with others who do too; whoever takes it without --shared waits for all of them
+    #[arg(long, conflicts_with = "permits")]
+    shared: bool,
+    /// Take one of so many permits; say the same number everywhere
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    permits: Option<u16>,
+    /// How long the lock stays closed to everybody if this machine dies, after the TTL
+    #[arg(long, default_value = "0s", value_parser = duration::parse, value_name = "DURATION")]
+    lock_delay: Duration,
     /// How long the command has to end after SIGTERM when the lock is lost, before SIGKILL
     #[arg(long, default_value = "5s", value_parser = duration::parse, value_name = "DURATION")]
     grace: Duration,
@@ -53,36 +65,31 @@ pub async fn run(arguments: LockArguments, client: &ClientOptions) -> Result<u8,
         TryAcquire::Acquired(guard) => guard,
         TryAcquire::Held(held) => return Err(not_acquired(&arguments.key, &held)),
     };
-    let environment = [
-        ("BATON_FENCING_TOKEN", guard.fencing_token().to_string()),
-        ("BATON_LOCK_KEY", arguments.key.clone()),
-    ];
+    let environment = guard.environment();
+    let what = format!("lock {:?}", arguments.key);
     let ended =
-        command::run(&arguments.command, &environment, &guard.lease(), arguments.grace, &mut signals).await;
+        command::run(&arguments.command, &environment, &guard.lease(), arguments.grace, &mut signals, None)
+            .await;
     match ended {
-        Ok(Ended::Itself(code)) => release(guard, code, &arguments.key).await,
-        Ok(Ended::Lost { lost, killed }) => {
-            let how =
-                if killed { "killed, since SIGTERM didn't end it in time" } else { "stopped with SIGTERM" };
-            Err(Failure::new(LOST, format!("{lost}; the command was {how}"), LOST_HELP))
-        }
+        Ok(Ended::Itself { code, .. }) => after_release(guard.release().await, code, &what),
+        Ok(Ended::Lost { lost, killed }) => Err(Failure::new(LOST, stopped(&lost, killed), LOST_HELP)),
         Err(failure) => {
-            release(guard, failure.exit, &arguments.key).await?;
+            after_release(guard.release().await, failure.exit, &what)?;
             Err(failure)
         }
     }
 }
 
-const LOST_HELP: &str = "check what the command left half done before running it again; a longer --ttl rides out \
+pub(crate) const LOST_HELP: &str = "check what the command left half done before running it again; a longer --ttl rides out \
     longer outages";
 
-async fn acquire(arguments: &LockArguments, client: &ClientOptions) -> Result<TryAcquire, Failure> {
+async fn acquire(arguments: &LockArguments, client: &ClientOptions) -> Result<TryAcquire<Held>, Failure> {
     let mut builder = Baton::builder();
     if let Some(owner) = &arguments.owner {
         builder = builder.owner(owner);
     }
     let baton = client.connect_as(builder).await?;
-    let lock = baton.lock(&arguments.key).ttl(arguments.ttl).metadata(about(&arguments.command));
+    let lock = Asked::new(&baton, arguments);
     match lock.clone().try_acquire().await? {
         TryAcquire::Held(held) if !arguments.try_only => wait(&baton, arguments, lock, &held).await,
         tried => Ok(tried),
@@ -92,12 +99,9 @@ async fn acquire(arguments: &LockArguments, client: &ClientOptions) -> Result<Tr
 async fn wait(
     baton: &Baton,
     arguments: &LockArguments,
-    mut lock: LockBuilder,
+    lock: Asked,
     held: &HeldBy,
-) -> Result<TryAcquire, Failure> {
-    if let Some(wait) = arguments.wait {
-        lock = lock.wait_max(wait);
-    }
+) -> Result<TryAcquire<Held>, Failure> {
     tokio::select! {
         guard = lock.acquire() => Ok(TryAcquire::Acquired(guard?)),
         () = waiting::show(baton, &arguments.key, baton.owner(), held) => Ok(TryAcquire::Held(held.clone())),
@@ -124,18 +128,24 @@ fn not_acquired(key: &str, held: &HeldBy) -> Failure {
     Failure::new(NOT_ACQUIRED, message, "leave out --try to wait for it, or limit the wait with --wait")
 }
 
-/// Gives the lock back. The command has ended: only if the lock had been lost before does that change its code.
-async fn release(guard: LockGuard, code: u8, key: &str) -> Result<u8, Failure> {
-    let ttl_note = "it is free when its lease runs out";
-    match guard.release().await {
+/// How it ended for a command whose lease was lost.
+pub(crate) fn stopped(lost: &LeaseLost, killed: bool) -> String {
+    let how = if killed { "killed, since SIGTERM didn't end it in time" } else { "stopped with SIGTERM" };
+    format!("{lost}; the command was {how}")
+}
+
+/// What was held was given back, or tried to be. The command has ended: only if it had been lost before does that change
+/// its code.
+pub(crate) fn after_release(released: Result<(), Error>, code: u8, what: &str) -> Result<u8, Failure> {
+    match released {
         Ok(()) => Ok(code),
         Err(error) if error.is_lease_lost() => {
-            let message =
-                format!("the command ended with {code}, but lock {key:?} had been lost before: {error}");
+            let message = format!("the command ended with {code}, but {what} had been lost before: {error}");
             Err(Failure::new(LOST, message, LOST_HELP))
         }
         Err(error) => {
-            writeln!(std::io::stderr(), "baton: lock {key:?} couldn't be released: {error}; {ttl_note}").ok();
+            let note = "it is free when its lease runs out";
+            writeln!(std::io::stderr(), "baton: {what} couldn't be released: {error}; {note}").ok();
             Ok(code)
         }
     }

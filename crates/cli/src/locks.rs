@@ -4,8 +4,8 @@ use crate::client::ClientOptions;
 use crate::duration;
 use crate::failure::Failure;
 use crate::output::{self, Format};
-use baton_client::wire::LockEvent;
-use baton_client::{ErrorCode, ListQuery, LockWatch, Locks, Watched};
+use baton_client::wire::{ForceReleaseResponse, LockEvent, LockStatus};
+use baton_client::{ErrorCode, ListQuery, LockMode, LockWatch, Locks, Watched};
 use std::time::Duration;
 
 /// Locks on one page.
@@ -46,7 +46,7 @@ pub enum LocksCommand {
         /// The lock
         key: String,
     },
-    /// Take a lock from its holder, who may still be acting as if it held it
+    /// Take a lock from its holders, who may still be acting as if they held it
     #[command(
         after_help = "Mutual exclusion is broken by design: the holder learns of it at its next renewal. Let \
         the resource check fencing tokens, or make sure that the holder is really gone.\n\n\
@@ -58,6 +58,12 @@ pub enum LocksCommand {
         /// Why: kept in the lock's history
         #[arg(long)]
         reason: String,
+        /// Only from the holder with this fencing token [default: from everybody who holds it]
+        #[arg(long, value_name = "TOKEN")]
+        token: Option<u64>,
+        /// How long the lock stays closed to everybody afterwards
+        #[arg(long, default_value = "0s", value_parser = duration::parse, value_name = "DURATION")]
+        lock_delay: Duration,
     },
 }
 
@@ -73,23 +79,30 @@ pub async fn run(command: LocksCommand, client: &ClientOptions) -> Result<u8, Fa
             watch(locks.watch_prefix(&prefix.unwrap_or_default()).await?, json).await
         }
         LocksCommand::History { key } => history(&locks, &key, json).await,
-        LocksCommand::ForceRelease { key, reason } => {
-            let forced = locks.force_release(&key, &reason).await?;
-            if json {
-                output::json(&forced)?;
-            } else {
-                output::fields(vec![
-                    ("taken from", forced.previous_owner),
-                    (
-                        "fencing token",
-                        format!("{}: resources should refuse it from now on", forced.fencing_token),
-                    ),
-                    ("warning", forced.warning),
-                ])?;
+        LocksCommand::ForceRelease { key, reason, token, lock_delay } => {
+            let mut force = locks.force(key, reason).lock_delay(lock_delay);
+            if let Some(token) = token {
+                force = force.only(token);
             }
-            Ok(0)
+            forced(&force.release().await?, json)
         }
     }
+}
+
+fn forced(forced: &ForceReleaseResponse, json: bool) -> Result<u8, Failure> {
+    if json {
+        output::json(forced)?;
+        return Ok(0);
+    }
+    let mut fields = Vec::new();
+    for holder in &forced.taken_from {
+        fields.push(("taken from", holder.owner_id.clone()));
+        let token = format!("{}: resources should refuse it from now on", holder.fencing_token);
+        fields.push(("fencing token", token));
+    }
+    fields.push(("warning", forced.warning.clone()));
+    output::fields(fields)?;
+    Ok(0)
 }
 
 async fn list(locks: &Locks, prefix: Option<String>, limit: u64, json: bool) -> Result<u8, Failure> {
@@ -115,9 +128,18 @@ async fn list(locks: &Locks, prefix: Option<String>, limit: u64, json: bool) -> 
     } else {
         let rows = found.into_iter().map(|lock| {
             let (token, waiting) = (lock.fencing_token.to_string(), lock.queue_length.to_string());
-            [lock.lock_key, lock.owner_id, output::from_now(lock.expires_at), token, waiting]
+            let others = if lock.holders > 1 { format!(" +{}", lock.holders - 1) } else { String::new() };
+            let owner = format!("{}{others}", lock.owner_id);
+            [
+                lock.lock_key,
+                owner,
+                kind(lock.mode, lock.permits),
+                output::from_now(lock.expires_at),
+                token,
+                waiting,
+            ]
         });
-        output::table(["KEY", "OWNER", "EXPIRES", "TOKEN", "WAITING"], rows.collect())?;
+        output::table(["KEY", "OWNER", "MODE", "EXPIRES", "TOKEN", "WAITING"], rows.collect())?;
         if query.cursor.is_some() {
             output::line(format_args!("... and more: raise --limit, or say --prefix"))?;
         }
@@ -131,23 +153,38 @@ async fn show(locks: &Locks, key: &str, json: bool) -> Result<u8, Failure> {
         None if json => output::json(&baton_client::wire::NotLocked { locked: false })?,
         None => output::line(format_args!("{key:?} is free"))?,
         Some(ref lock) if json => output::json(lock)?,
-        Some(ref lock) => output::fields(vec![
-            ("key", lock.lock_key.clone()),
-            ("owner", lock.owner_id.clone()),
-            (
-                "held since",
-                format!("{} ({})", output::utc(lock.acquired_at), output::from_now(lock.acquired_at)),
-            ),
-            ("expires", format!("{} unless renewed", output::from_now(lock.expires_at))),
-            ("ttl", duration::show(Duration::from_millis(lock.ttl_millis))),
-            ("renewals", lock.renewals.to_string()),
-            ("fencing token", lock.fencing_token.to_string()),
-            ("releases needed", lock.reentrancy_count.to_string()),
-            ("waiting", lock.queue_length.to_string()),
-            ("metadata", serde_json::to_string(&lock.metadata)?),
-        ])?,
+        Some(ref lock) => shown(lock)?,
     }
     Ok(if status.is_some() { 0 } else { ErrorCode::LockNotFound.exit_code() })
+}
+
+/// In a word, with its number of permits.
+fn kind(mode: LockMode, permits: Option<u16>) -> String {
+    match permits {
+        Some(permits) => format!("{} of {permits}", mode.as_str()),
+        None => mode.as_str().to_owned(),
+    }
+}
+
+fn shown(lock: &LockStatus) -> Result<(), Failure> {
+    let mut fields = vec![("key", lock.lock_key.clone()), ("mode", kind(lock.mode, lock.permits))];
+    for holder in &lock.holders {
+        let since = format!("{} ({})", output::utc(holder.acquired_at), output::from_now(holder.acquired_at));
+        fields.push(("owner", holder.owner_id.clone()));
+        fields.push(("held since", since));
+        fields.push(("expires", format!("{} unless renewed", output::from_now(holder.expires_at))));
+        fields.push(("renewals", holder.renewals.to_string()));
+        fields.push(("fencing token", holder.fencing_token.to_string()));
+        fields.extend(holder.slot.map(|slot| ("slot", slot.to_string())));
+        fields.push(("metadata", serde_json::to_string(&holder.metadata)?));
+    }
+    if lock.holders.len() == 1 {
+        fields.push(("ttl", duration::show(Duration::from_millis(lock.ttl_millis))));
+        fields.push(("releases needed", lock.reentrancy_count.to_string()));
+    }
+    fields.push(("waiting", lock.queue_length.to_string()));
+    output::fields(fields)?;
+    Ok(())
 }
 
 async fn queue(locks: &Locks, key: &str, json: bool) -> Result<u8, Failure> {
@@ -160,9 +197,10 @@ async fn queue(locks: &Locks, key: &str, json: bool) -> Result<u8, Failure> {
         let rows = queue.waiting.into_iter().enumerate().map(|(index, waiting)| {
             let for_long = duration::show(Duration::from_millis(waiting.waiting_millis));
             let call = if waiting.connected { "waiting" } else { "away, place kept" };
-            [(index + 1).to_string(), waiting.owner_id, for_long, call.to_owned()]
+            let mode = waiting.mode.as_str().to_owned();
+            [(index + 1).to_string(), waiting.owner_id, mode, for_long, call.to_owned()]
         });
-        output::table(["PLACE", "OWNER", "FOR", "CALL"], rows.collect())?;
+        output::table(["PLACE", "OWNER", "MODE", "FOR", "CALL"], rows.collect())?;
     }
     Ok(0)
 }

@@ -1,14 +1,18 @@
 //! The `baton` binary: the server, and its command line.
 //!
 //! # Layout
-//! One file a command group: [`serve`], [`lock`], [`locks`], [`status`]. What they share: [`client`] (where the
-//! server is), [`output`] (JSON and tables), [`duration`], [`failure`] (messages, help, exit codes).
+//! One file a command group: [`serve`], [`lock`], [`locks`], [`elect`], [`elections`], [`once`], [`fence`], [`status`]. What
+//! they share: [`client`] (where the server is), [`output`] (JSON and tables), [`duration`], [`failure`] (messages, help, exit codes).
 
 mod client;
 mod duration;
+mod elect;
+mod elections;
 mod failure;
+mod fence;
 mod lock;
 mod locks;
+mod once;
 mod output;
 mod serve;
 mod status;
@@ -33,8 +37,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     after_help = "Examples:\n  \
     baton serve\n  \
     baton lock nightly-report -- ./report.sh\n  \
+    baton elect scheduler -- ./scheduler\n  \
     baton locks ls --prefix nightly-\n\n\
-    Exit codes of `baton lock`: the command's own (128 + n if signal n ended it), 75 if the lock was not acquired, \
+    Exit codes of `baton lock` and `baton elect`: the command's own (128 + n if signal n ended it), 75 if the lock was not acquired, \
     76 if it was lost while the command ran, 126 or 127 if the command can't be run or found."
 )]
 struct Cli {
@@ -63,9 +68,36 @@ enum Command {
         sent to baton. If the lock is lost, its whole process group gets SIGTERM, and SIGKILL after --grace; baton \
         then exits with 76.")]
     Lock(lock::LockArguments),
+    /// Run a command while leading an election
+    #[command(after_help = "Examples:\n  \
+        baton elect scheduler -- ./scheduler\n  \
+        baton elect scheduler --again --value '{\"address\":\"10.0.0.7:8080\"}' -- ./scheduler\n  \
+        baton elect compactor --priority -10 --ttl 30s -- ./compact.sh\n\n\
+        The command finds BATON_EPOCH (also as BATON_FENCING_TOKEN) and BATON_ELECTION in its environment, and gets the \
+        signals that are sent to baton. When it ends, baton resigns. If the leadership is lost, its whole process group \
+        gets SIGTERM, and SIGKILL after --grace; baton then exits with 76, or campaigns --again.")]
+    Elect(elect::ElectArguments),
+    /// Look at elections
+    #[command(subcommand)]
+    Elections(elections::ElectionsCommand),
     /// Look at locks, or take one away by force
     #[command(subcommand)]
     Locks(locks::LocksCommand),
+    /// Run a command once, however many call; all others get what it printed
+    #[command(after_help = "Examples:\n  \
+        baton once migrate-2026-11 -- ./migrate.sh\n  \
+        baton once report:2026-11-16 --keep 7d -- ./report.sh\n  \
+        baton once webhook:$EVENT --try --retry-failed -- ./handle.sh   exits with 75 if another host is at it\n\n\
+        The first caller runs the command; its exit code and standard output (32 KiB of it) are kept. Later callers wait \
+        for it, print what was kept and exit with the same code, without running anything. If the first caller dies, its \
+        claim ends with --ttl and the next one runs the command. A command that was ended by a signal isn't kept, nor, \
+        with --retry-failed, one that failed. The command finds BATON_FENCING_TOKEN and BATON_ONCE_KEY in its \
+        environment. Exit codes besides the command's: 75 if it wasn't done in time, 76 if the claim was lost while the \
+        command ran, 126 or 127 if the command can't be run or found.")]
+    Once(once::OnceArguments),
+    /// Check fencing tokens at the server, for resources that can't compare them
+    #[command(subcommand)]
+    Fence(fence::FenceCommand),
     /// Show the server and what its store promises
     Status,
     /// Print a completion script for a shell
@@ -99,7 +131,11 @@ fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Lock(arguments) => wait_for(lock::run(arguments, client)),
+        Command::Elect(arguments) => wait_for(elect::run(arguments, client)),
+        Command::Elections(command) => wait_for(elections::run(command, client)),
         Command::Locks(command) => wait_for(locks::run(command, client)),
+        Command::Once(arguments) => wait_for(once::run(arguments, client)),
+        Command::Fence(command) => wait_for(fence::run(command, client)),
         Command::Status => wait_for(status::run(client)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "baton", &mut std::io::stdout());

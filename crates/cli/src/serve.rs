@@ -30,8 +30,9 @@ pub struct Settings {
     /// Where the embedded store keeps its files [default: ./baton-data]
     #[arg(long, env = "BATON_DATA", value_name = "DIRECTORY")]
     pub data: Option<PathBuf>,
-    /// The store [default: embedded:]
-    #[arg(long, env = "BATON_STORE", value_name = "URL")]
+    /// The store: embedded:, redis://…, postgres://… or etcd://… (docs/stores.md) [default: embedded:]
+    // It may have a password in it, which --help would show.
+    #[arg(long, env = "BATON_STORE", hide_env_values = true, value_name = "URL")]
     pub store: Option<String>,
     /// Listen on an address that others can reach, although there is no authentication yet
     #[arg(long, env = "BATON_INSECURE", num_args = 0..=1, require_equals = true, default_missing_value = "true",
@@ -98,7 +99,12 @@ fn read(path: &Path) -> Result<Settings, Failure> {
         Failure::new(78, message, "see `baton serve --help` for what can be set")
     };
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
-    toml::from_str(&text).map_err(|error| wrong(&error))
+    // Only the line's number: what stands in it may be a secret.
+    toml::from_str(&text).map_err(|error| {
+        let line =
+            error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        wrong(&format!("line {line}: {}", error.message()))
+    })
 }
 
 /// Starts the server and stays until it ends.
@@ -128,7 +134,7 @@ fn failed(error: RunError) -> Failure {
             (74, "check --data and --store: that the directory is writable and that no other server uses it")
         }
         RunError::Listen { .. } => (71, "another server may be there: choose another address with --listen"),
-        RunError::Signals(_) | RunError::Interrupted => (71, "start it again"),
+        RunError::Signals(_) => (71, "start it again"),
     };
     Failure::new(exit, error.to_string(), help)
 }

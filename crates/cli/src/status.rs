@@ -12,11 +12,12 @@ pub async fn run(client: &ClientOptions) -> Result<u8, Failure> {
         output::json(&status)?;
     } else {
         let (store, promises) = (&status.store, &status.store.guarantees);
-        output::fields(vec![
+        let mut rows = vec![
             ("version", status.version.clone()),
             ("node", status.node_id.clone()),
             ("up for", duration::show(Duration::from_millis(status.uptime_millis))),
             ("ready", if status.ready { "yes" } else { "no: the store can't commit" }.into()),
+            ("nodes", status.nodes.to_string()),
             (
                 "store",
                 format!("{}{}", store.name, if store.shared { ", shared" } else { ", this node's own" }),
@@ -31,7 +32,13 @@ pub async fn run(client: &ClientOptions) -> Result<u8, Failure> {
                 "expiry late by",
                 format!("at most {}", duration::show(Duration::from_millis(promises.ttl_granularity_millis))),
             ),
-        ])?;
+        ];
+        if let Some(breaker) = &store.breaker {
+            let lasting = duration::show(Duration::from_millis(breaker.for_millis));
+            rows.push(("breaker", format!("{}, for {lasting}", breaker.state.as_str())));
+        }
+        rows.extend(promises.warnings.iter().map(|warning| ("warning", warning.clone())));
+        output::fields(rows)?;
     }
     Ok(if status.ready { 0 } else { baton_client::ErrorCode::StoreUnavailable.exit_code() })
 }

@@ -2,8 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't be set up should stop there")]
 
+#[path = "baton/clocks.rs"]
+mod clocks;
 #[path = "baton/crash.rs"]
 mod crash;
+#[path = "baton/elect.rs"]
+mod elect;
+#[path = "baton/failover.rs"]
+mod failover;
+#[path = "baton/fence.rs"]
+mod fence;
 #[path = "baton/http.rs"]
 mod http;
 #[path = "baton/lock.rs"]
@@ -12,9 +20,19 @@ mod lock;
 mod locks;
 #[path = "baton/loss.rs"]
 mod loss;
+#[path = "baton/modes.rs"]
+mod modes;
+#[path = "baton/nodes.rs"]
+mod nodes;
+#[path = "baton/once.rs"]
+mod once;
 #[path = "baton/process.rs"]
 mod process;
+#[path = "baton/rolling.rs"]
+mod rolling;
 #[path = "baton/server.rs"]
 mod server;
+#[path = "baton/stores.rs"]
+mod stores;
 #[path = "baton/terminal.rs"]
 mod terminal;

@@ -3,15 +3,13 @@
 use crate::batch::{Call, Fate, Operation};
 use crate::baton::{Baton, TRY_MAX};
 use crate::clock::Moment;
-use crate::connection::Ask;
 use crate::error::{Error, Failure};
-use crate::guard::{LockGuard, encode};
-use crate::path;
+use crate::guard::LockGuard;
+use crate::held::{Held, Request};
 use crate::retry::Retry;
 use baton_api::batch::Answer;
-use baton_api::lock::{AcquireRequest, AcquireResponse};
+use baton_api::lock::AcquireResponse;
 use baton_api::{ErrorBody, ErrorCode, limits};
-use hyper::Method;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +22,7 @@ pub(crate) struct Attempt {
     baton: Baton,
     namespace: Option<Arc<str>>,
     key: Arc<str>,
-    request: AcquireRequest,
+    request: Request,
     fate: Arc<Fate>,
 }
 
@@ -36,24 +34,26 @@ impl Drop for Attempt {
 }
 
 impl Attempt {
-    pub(crate) fn new(
-        baton: Baton,
-        namespace: Option<Arc<str>>,
-        key: Arc<str>,
-        request: AcquireRequest,
-    ) -> Self {
+    pub(crate) fn new(baton: Baton, namespace: Option<Arc<str>>, key: Arc<str>, request: Request) -> Self {
         Self { baton, namespace, key, request, fate: Arc::default() }
+    }
+
+    fn call(&self, request: &Request) -> Result<Call, Error> {
+        Ok(Call {
+            operation: match request.held() {
+                Held::Lock => Operation::Acquire,
+                Held::Election => Operation::Campaign,
+            },
+            namespace: self.namespace.clone(),
+            key: self.key.clone(),
+            body: request.encode()?,
+            fate: self.fate.clone(),
+        })
     }
 
     /// Acquires without waiting.
     pub(crate) async fn now(&self) -> Result<LockGuard, Error> {
-        let call = Call {
-            operation: Operation::Acquire,
-            namespace: self.namespace.clone(),
-            key: self.key.clone(),
-            body: encode(&self.request)?,
-            fate: self.fate.clone(),
-        };
+        let call = self.call(&self.request)?;
         let deadline = Moment::now().after(self.baton.0.call_timeout);
         let answered = self.baton.0.call(&call, deadline, TRY_MAX).await?;
         match answered.answer {
@@ -73,21 +73,22 @@ impl Attempt {
             None => inner.waiting.acquire().await,
         };
         let _permit = permit.map_err(|error| Error::unexpected(error.to_string()))?;
-        let mut request = AcquireRequest { wait: true, ..self.request.clone() };
+        let mut request = self.request.clone();
         let mut retry = Retry::until(self.retry_deadline(give_up));
         loop {
             let began = Moment::now();
             let remaining = give_up.map(|give_up| give_up.since(began));
-            request.wait_timeout_millis = wait_timeout_ms(remaining);
-            let path = path::of(&self.key, Operation::Acquire.name(), self.namespace.as_deref());
-            let ask = Ask { method: Method::POST, path, body: encode(&request)? };
+            let call = self.call(&request.waiting(wait_timeout_ms(remaining)))?;
+            let ask = call.ask();
             let patience = remaining.map_or(WAIT_CALL_MAX, |left| WAIT_CALL_MAX.min(left + TRY_MAX));
             let (index, host) = inner.host();
-            let failure = match tokio::time::timeout(patience, host.exchange(&ask)).await {
-                Ok(Ok(reply)) => match reply.read::<AcquireResponse>(&host.address) {
-                    Ok(grant) => return self.granted(grant, reply.sent).await,
-                    Err(failure) => failure,
+            let failure = match tokio::time::timeout(patience, inner.wait_at(host, &ask)).await {
+                Ok(Ok(reply)) if reply.status.is_success() => match call.operation.read(&reply.body) {
+                    Ok(Answer::Acquire(grant)) => return self.granted(grant, reply.sent).await,
+                    Ok(_) => Failure::Unexpected(format!("{}: not a grant", host.address)),
+                    Err(error) => Failure::Unexpected(format!("{}: {error}", host.address)),
                 },
+                Ok(Ok(reply)) => reply.refusal(&host.address),
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::Unknown(format!("{}: no answer within {patience:?}", host.address)),
             };
@@ -97,7 +98,9 @@ impl Attempt {
                     if give_up.is_some_and(Moment::has_passed) {
                         return Err(wait_timeout());
                     }
-                    request.request_id = body.request_id.or(request.request_id);
+                    if let Some(request_id) = body.request_id {
+                        request.rename(request_id);
+                    }
                     retry = Retry::until(self.retry_deadline(give_up));
                     if was_short {
                         tokio::time::sleep(WAIT_CALL_MIN).await;
@@ -122,8 +125,9 @@ impl Attempt {
 
     async fn granted(&self, grant: AcquireResponse, sent: Moment) -> Result<LockGuard, Error> {
         self.fate.take();
-        let ttl = Duration::from_millis(self.request.ttl_millis);
-        LockGuard::new(self.baton.clone(), self.namespace.clone(), self.key.clone(), ttl, grant, sent).await
+        let ttl = Duration::from_millis(self.request.ttl_millis());
+        let (baton, namespace, key) = (self.baton.clone(), self.namespace.clone(), self.key.clone());
+        LockGuard::new(baton, self.request.held(), namespace, key, ttl, grant, sent).await
     }
 }
 

@@ -5,12 +5,16 @@
 //! that wait for a lock never come here: they would keep a lane, and leaving the queue means closing a connection.
 
 use crate::clock::Moment;
+use crate::connection::Ask;
 use crate::error::Failure;
+use crate::held::{self, Held};
 use crate::host::Host;
 use crate::lane;
+use crate::path;
 use baton_api::batch::Answer;
 use baton_api::limits;
 use bytes::Bytes;
+use hyper::Method;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -38,14 +42,27 @@ pub(crate) enum Operation {
     Acquire,
     Renew,
     Release,
+    Campaign,
+    RenewLeader,
+    Resign,
 }
 
 impl Operation {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Acquire => "acquire",
-            Self::Renew => "renew",
+            Self::Campaign => "campaign",
+            Self::Renew | Self::RenewLeader => "renew",
             Self::Release => "release",
+            Self::Resign => "resign",
+        }
+    }
+
+    /// What it is about.
+    pub(crate) fn held(self) -> Held {
+        match self {
+            Self::Acquire | Self::Renew | Self::Release => Held::Lock,
+            Self::Campaign | Self::RenewLeader | Self::Resign => Held::Election,
         }
     }
 
@@ -54,6 +71,9 @@ impl Operation {
             Self::Acquire => Answer::Acquire(serde_json::from_slice(body)?),
             Self::Renew => Answer::Renew(serde_json::from_slice(body)?),
             Self::Release => Answer::Release(serde_json::from_slice(body)?),
+            Self::Campaign => Answer::Acquire(held::granted(serde_json::from_slice(body)?)),
+            Self::RenewLeader => Answer::Renew(held::renewed(serde_json::from_slice(body)?)),
+            Self::Resign => Answer::Release(held::released(serde_json::from_slice(body)?)),
         })
     }
 }
@@ -127,6 +147,13 @@ impl Queue {
 }
 
 impl Call {
+    /// As a request of its own.
+    pub(crate) fn ask(&self) -> Ask {
+        let path =
+            path::of(self.operation.held(), &self.key, self.operation.name(), self.namespace.as_deref());
+        Ask { method: Method::POST, path, body: self.body.clone() }
+    }
+
     /// An upper bound of its size in a batch; a control character takes six bytes as JSON.
     fn bytes(&self) -> usize {
         64 + self.body.len() + 6 * (self.key.len() + self.namespace.as_ref().map_or(0, |name| name.len()))
@@ -151,14 +178,27 @@ impl Call {
 }
 
 impl Host {
-    /// Sends a call, with others if there are any.
+    /// Sends a call, with others if there are any. Leaders are few, and their calls go alone: there is no batch of them.
     pub(crate) async fn call(self: &Arc<Self>, call: Call) -> Result<Answered, Failure> {
+        if call.operation.held() == Held::Election {
+            return self.call_alone(&call).await;
+        }
         let (answer, answered) = oneshot::channel();
         self.enqueue(Pending { call, answer: Some(answer) })?;
         match answered.await {
             Ok(result) => result,
             Err(_) => Err(Failure::Unknown(format!("{}: the request was dropped", self.address))),
         }
+    }
+
+    async fn call_alone(&self, call: &Call) -> Result<Answered, Failure> {
+        let reply = self.exchange(&call.ask()).await?;
+        if !reply.status.is_success() {
+            return Err(reply.refusal(&self.address));
+        }
+        let answer = call.operation.read(&reply.body);
+        let answer = answer.map_err(|error| Failure::Unexpected(format!("{}: {error}", self.address)))?;
+        Ok(Answered { answer, sent: reply.sent })
     }
 
     fn enqueue(self: &Arc<Self>, pending: Pending) -> Result<(), Failure> {

@@ -4,14 +4,19 @@ use crate::address::{self, Address};
 use crate::batch::{Answered, Call};
 use crate::clock::Moment;
 use crate::connection::{Ask, Reply};
+use crate::election::{ElectionBuilder, Elections};
 use crate::error::{Error, Failure};
+use crate::fence::{self, RegisteredFence};
 use crate::host::Host;
 use crate::lock::LockBuilder;
-use crate::locks::Locks;
+use crate::locks::{ListQuery, Locks};
+use crate::once::Once;
 use crate::random;
 use crate::retry::Retry;
+use baton_api::fence::FenceList;
 use baton_api::limits;
 use baton_api::status::Status;
+use bytes::Bytes;
 use hyper::Method;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -113,6 +118,31 @@ impl Baton {
         Locks::new(self.clone())
     }
 
+    /// An election to campaign in.
+    pub fn election(&self, name: impl Into<String>) -> ElectionBuilder {
+        ElectionBuilder::new(self.clone(), name.into())
+    }
+
+    /// Elections to look at: who leads, who stands by, what changes.
+    pub fn elections(&self) -> Elections {
+        Elections::new(self.clone())
+    }
+
+    /// Something to do once: the first caller does it, all others get its result.
+    pub fn once(&self, key: impl Into<String>) -> Once {
+        Once::new(self.clone(), key.into())
+    }
+
+    /// A fence at the server, for a resource that can't compare tokens itself.
+    pub fn fence(&self, resource: impl Into<String>) -> RegisteredFence {
+        RegisteredFence::new(self.clone(), resource.into())
+    }
+
+    /// One page of the fences at the server, in the client's namespace.
+    pub async fn fences(&self, query: &ListQuery) -> Result<FenceList, Error> {
+        fence::list(self, self.0.namespace.as_deref(), query).await
+    }
+
     /// Who this client is to others, unless a lock says another owner.
     pub fn owner(&self) -> &str {
         &self.0.owner
@@ -164,6 +194,18 @@ impl Inner {
         }
     }
 
+    /// A call that may wait for long, if there is another server to go to for no longer than this one lives.
+    pub(crate) async fn wait_at(&self, host: &Host, ask: &Ask) -> Result<Reply, Failure> {
+        if self.hosts.len() == 1 {
+            return host.exchange(ask).await;
+        }
+        tokio::select! {
+            biased;
+            reply = host.exchange(ask) => reply,
+            failure = host.falls_silent() => Err(failure),
+        }
+    }
+
     /// A lock call that doesn't wait: sent with others, retried under its one requestId.
     pub(crate) async fn call(
         &self,
@@ -188,14 +230,43 @@ impl Inner {
     /// A read: may be repeated as it is.
     pub(crate) async fn get(&self, path: String) -> Result<(Reply, Address), Error> {
         let ask = Ask { method: Method::GET, path, body: Default::default() };
-        let mut retry = Retry::until(Moment::now().after(self.call_timeout));
+        self.repeat(&ask, Moment::now().after(self.call_timeout)).await
+    }
+
+    /// A request that does no more when it is sent twice than when it is sent once.
+    pub(crate) async fn repeat(&self, ask: &Ask, deadline: Moment) -> Result<(Reply, Address), Error> {
+        let mut retry = Retry::until(deadline);
         loop {
             let (index, host) = self.host();
-            let failure = match tokio::time::timeout(TRY_MAX, host.exchange(&ask)).await {
+            let failure = match tokio::time::timeout(TRY_MAX, host.exchange(ask)).await {
                 Ok(Ok(reply)) if reply.status.as_u16() == 503 => reply.refusal(&host.address),
                 Ok(Ok(reply)) => return Ok((reply, host.address.clone())),
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::Unknown(format!("{}: no answer within {TRY_MAX:?}", host.address)),
+            };
+            self.failed(index, &failure);
+            retry.pause(failure).await?;
+        }
+    }
+
+    /// A write that may be repeated as it is, by its requestId or by what it does.
+    pub(crate) async fn post(
+        &self,
+        path: String,
+        body: Bytes,
+        deadline: Moment,
+        try_max: Duration,
+    ) -> Result<(Reply, Address), Error> {
+        let ask = Ask { method: Method::POST, path, body };
+        let mut retry = Retry::until(deadline);
+        loop {
+            let (index, host) = self.host();
+            let patience = try_max.min(deadline.remaining());
+            let failure = match tokio::time::timeout(patience, host.exchange(&ask)).await {
+                Ok(Ok(reply)) if reply.status.is_server_error() => reply.refusal(&host.address),
+                Ok(Ok(reply)) => return Ok((reply, host.address.clone())),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::Unknown(format!("{}: no answer within {patience:?}", host.address)),
             };
             self.failed(index, &failure);
             retry.pause(failure).await?;

@@ -1,5 +1,6 @@
 //! One opaque error with questions, and what one attempt can come to.
 
+use crate::fence::StaleToken;
 use crate::lease::LeaseLost;
 use baton_api::{ErrorBody, ErrorCode};
 use std::fmt;
@@ -20,6 +21,8 @@ enum Kind {
     Address(String),
     /// The lease was lost.
     Lost(LeaseLost),
+    /// A fence refused the token.
+    Stale(StaleToken),
 }
 
 impl Error {
@@ -58,9 +61,14 @@ impl Error {
         }
     }
 
-    /// Someone else holds the lock.
+    /// Someone else holds the lock, or it stays closed for a while after someone whose lease ran out.
     pub fn is_held(&self) -> bool {
-        self.code() == Some(ErrorCode::LockAlreadyHeld)
+        matches!(self.code(), Some(ErrorCode::LockAlreadyHeld | ErrorCode::LockDelayed))
+    }
+
+    /// Someone else leads.
+    pub fn is_not_leader(&self) -> bool {
+        self.code() == Some(ErrorCode::NotLeader)
     }
 
     /// The wait limit ran out before the lock was free.
@@ -70,7 +78,10 @@ impl Error {
 
     /// The lock was not acquired because of others: it is held, the wait ran out, or its queue is full.
     pub fn is_not_acquired(&self) -> bool {
-        self.is_held() || self.is_wait_timeout() || self.code() == Some(ErrorCode::QueueFull)
+        self.is_held()
+            || self.is_not_leader()
+            || self.is_wait_timeout()
+            || self.code() == Some(ErrorCode::QueueFull)
     }
 
     /// The call may have taken effect: no answer came, or the store couldn't tell. Never read it as "no".
@@ -104,7 +115,14 @@ impl Error {
         self.lease_lost().is_some()
             || matches!(
                 self.code(),
-                Some(ErrorCode::LockExpired | ErrorCode::NotLockOwner | ErrorCode::LockNotFound)
+                Some(
+                    ErrorCode::LockExpired
+                        | ErrorCode::LeadershipLost
+                        | ErrorCode::NotLockOwner
+                        | ErrorCode::LockNotFound
+                        | ErrorCode::NoLeader
+                        | ErrorCode::ClaimLost
+                )
             )
     }
 
@@ -114,6 +132,20 @@ impl Error {
             Kind::Lost(lost) => Some(lost),
             _ => None,
         }
+    }
+
+    /// The fence's refusal, if this is one: someone else has the lock by now.
+    pub fn stale_token(&self) -> Option<&StaleToken> {
+        match &*self.0 {
+            Kind::Stale(stale) => Some(stale),
+            _ => None,
+        }
+    }
+}
+
+impl From<StaleToken> for Error {
+    fn from(stale: StaleToken) -> Self {
+        Self(Box::new(Kind::Stale(stale)))
     }
 }
 
@@ -149,6 +181,7 @@ impl fmt::Display for Error {
             }
             Kind::Address(message) => f.write_str(message),
             Kind::Lost(lost) => lost.fmt(f),
+            Kind::Stale(stale) => stale.fmt(f),
         }
     }
 }

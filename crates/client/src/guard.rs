@@ -4,12 +4,13 @@ use crate::batch::{Call, Operation};
 use crate::baton::{Baton, TRY_MAX};
 use crate::clock::{Moment, sleep_until};
 use crate::error::Error;
+use crate::held::{self, Held, Proof};
 use crate::lease::{Lease, LeaseLost, LossReason, margin};
 use crate::random;
 use crate::token::{FencingToken, LockToken};
 use baton_api::ErrorCode;
 use baton_api::batch::Answer;
-use baton_api::lock::{AcquireResponse, ReleaseRequest, RenewRequest};
+use baton_api::lock::AcquireResponse;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
@@ -21,22 +22,24 @@ const RENEW_PAUSE: Duration = Duration::from_millis(200);
 
 /// A lock that is held. Dropping it releases it in the background; [`release`](Self::release) says how that went.
 pub struct LockGuard {
-    grant: Arc<Grant>,
+    pub(crate) grant: Arc<Grant>,
     keeper: Option<AbortHandle>,
     /// One for all tries of the release, also if the first is cancelled.
     release_id: String,
     done: bool,
 }
 
-struct Grant {
-    baton: Baton,
-    namespace: Option<Arc<str>>,
-    key: Arc<str>,
-    owner: String,
-    token: LockToken,
+pub(crate) struct Grant {
+    pub(crate) baton: Baton,
+    held: Held,
+    pub(crate) namespace: Option<Arc<str>>,
+    pub(crate) key: Arc<str>,
+    pub(crate) owner: String,
+    pub(crate) token: LockToken,
     ttl: Duration,
     reentrancy_count: u32,
-    lease: Lease,
+    slot: Option<u16>,
+    pub(crate) lease: Lease,
     renew: Call,
 }
 
@@ -47,6 +50,7 @@ impl LockGuard {
     /// anyone sees it.
     pub(crate) async fn new(
         baton: Baton,
+        held: Held,
         namespace: Option<Arc<str>>,
         key: Arc<str>,
         ttl: Duration,
@@ -57,27 +61,29 @@ impl LockGuard {
         let ttl = ttl.min(Duration::from_millis(response.ttl_millis));
         let fencing_token = FencingToken(response.fencing_token);
         // Whatever the wait was, the store's lease can't outlive this.
-        let lease = Lease::new(key.clone(), fencing_token, received.after(ttl));
-        let renew = RenewRequest {
-            lock_token: response.lock_token.clone(),
-            owner_id: response.owner_id.clone(),
-            ttl_millis: response.ttl_millis,
-        };
+        let lease = Lease::new(held, key.clone(), fencing_token, received.after(ttl));
+        let proof = Proof { token: &response.lock_token, owner: &response.owner_id };
+        let renewal = held.renewal(&proof, response.ttl_millis)?;
         let grant = Arc::new(Grant {
             renew: Call {
-                operation: Operation::Renew,
+                operation: match held {
+                    Held::Lock => Operation::Renew,
+                    Held::Election => Operation::RenewLeader,
+                },
                 namespace: namespace.clone(),
                 key: key.clone(),
-                body: encode(&renew)?,
+                body: renewal,
                 fate: Arc::default(),
             },
             baton,
+            held,
             namespace,
             key,
             owner: response.owner_id,
             token: LockToken::new(response.lock_token),
             ttl,
             reentrancy_count: response.reentrancy_count,
+            slot: response.slot,
             lease,
         });
         let mut guard = Self { grant, keeper: None, release_id: random::request_id(), done: false };
@@ -122,6 +128,11 @@ impl LockGuard {
         self.grant.reentrancy_count
     }
 
+    /// Which permit of a semaphore it is.
+    pub(crate) fn slot(&self) -> Option<u16> {
+        self.grant.slot
+    }
+
     /// The lease, to hand to the work that runs under it.
     pub fn lease(&self) -> Lease {
         self.grant.lease.clone()
@@ -140,10 +151,21 @@ impl LockGuard {
     /// Releases the lock and says how that went. An error that [is about the lease](Error::is_lease_lost) means
     /// that it had been lost before. After any other error nothing renews it any more, and it runs out.
     pub async fn release(mut self) -> Result<(), Error> {
+        self.give_back(None).await
+    }
+
+    /// Gives it back, perhaps in favour of somebody. Not held from the moment of the call on.
+    pub(crate) async fn give_back(&mut self, successor: Option<&str>) -> Result<(), Error> {
         self.stop();
         let deadline = Moment::now().after(self.grant.baton.0.call_timeout);
-        let result = self.grant.release(&self.release_id, deadline).await;
-        self.done = true;
+        let result = self.grant.release(&self.release_id, successor, deadline).await;
+        // Who was named and isn't there leaves everything as it was: what is held here is still to be given back.
+        let is_undone =
+            result.as_ref().is_err_and(|error| error.code() == Some(ErrorCode::SuccessorNotWaiting));
+        self.done = !is_undone;
+        if is_undone {
+            self.release_id = random::request_id();
+        }
         result
     }
 
@@ -166,7 +188,7 @@ impl Drop for LockGuard {
             let deadline = deadline.min(Moment::now().after(self.grant.baton.0.call_timeout));
             self.grant.baton.0.runtime.spawn(async move {
                 // Nobody is left to be told; if it fails, the lease runs out.
-                drop(grant.release(&id, deadline).await);
+                drop(grant.release(&id, None, deadline).await);
             });
         }
     }
@@ -197,32 +219,39 @@ impl Grant {
                 Ok(_) => Error::unexpected("a renew was answered with something else"),
                 Err(error) => error,
             };
-            match error.code() {
-                Some(ErrorCode::LockExpired) => return Err(LossReason::Expired),
-                Some(ErrorCode::NotLockOwner) => return Err(LossReason::NotOwner),
-                Some(ErrorCode::LockNotFound) => return Err(LossReason::NotFound),
-                _ => sleep_until(Moment::now().after(RENEW_PAUSE.min(self.ttl / 10)).min(deadline)).await,
+            match error.code().and_then(held::loss) {
+                Some(reason) => return Err(reason),
+                None => sleep_until(Moment::now().after(RENEW_PAUSE.min(self.ttl / 10)).min(deadline)).await,
             }
         }
         Err(LossReason::DeadlinePassed)
     }
 
-    async fn release(&self, request_id: &str, deadline: Moment) -> Result<(), Error> {
-        let body = ReleaseRequest {
-            lock_token: self.token.reveal().to_owned(),
-            owner_id: self.owner.clone(),
-            request_id: Some(request_id.to_owned()),
-        };
+    async fn release(
+        &self,
+        request_id: &str,
+        successor: Option<&str>,
+        deadline: Moment,
+    ) -> Result<(), Error> {
+        let proof = Proof { token: self.token.reveal(), owner: &self.owner };
         let call = Call {
-            operation: Operation::Release,
+            operation: match self.held {
+                Held::Lock => Operation::Release,
+                Held::Election => Operation::Resign,
+            },
             namespace: self.namespace.clone(),
             key: self.key.clone(),
-            body: encode(&body)?,
+            body: self.held.release(&proof, request_id, successor)?,
             fate: Arc::default(),
         };
-        match self.baton.0.call(&call, deadline, TRY_MAX).await?.answer {
-            Answer::Release(_) => Ok(()),
-            _ => Err(Error::unexpected("a release was answered with something else")),
+        match self.baton.0.call(&call, deadline, TRY_MAX).await {
+            Ok(answered) if matches!(answered.answer, Answer::Release(_)) => Ok(()),
+            Ok(_) => Err(Error::unexpected("a release was answered with something else")),
+            // It had been lost before, and only shows now.
+            Err(error) => Err(match error.code().and_then(held::loss) {
+                Some(reason) => self.lease.as_lost(reason).into(),
+                None => error,
+            }),
         }
     }
 }
@@ -238,8 +267,4 @@ async fn keep(grant: Arc<Grant>, granted: Moment) {
         }
         grant.lease.renewed(grant.deadline(renewed));
     }
-}
-
-pub(crate) fn encode(body: &impl serde::Serialize) -> Result<bytes::Bytes, Error> {
-    serde_json::to_vec(body).map(Into::into).map_err(|error| Error::unexpected(error.to_string()))
 }

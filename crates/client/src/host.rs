@@ -2,15 +2,24 @@
 
 use crate::address::Address;
 use crate::batch::Queue;
+use crate::clock::Moment;
 use crate::connection::{Ask, Connection, Reply};
 use crate::error::Failure;
+use crate::random;
 use baton_api::ErrorBody;
+use hyper::Method;
 use serde::de::DeserializeOwned;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::runtime::Handle;
 
 /// Idle connections kept per server.
 const IDLE_MAX: usize = 16;
+/// How long a server that somebody waits at may be silent before it is asked whether it is still there.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// How long it may take to say so.
+const SIGN_OF_LIFE_MAX: Duration = Duration::from_secs(3);
 
 pub(crate) struct Host {
     pub(crate) address: Address,
@@ -18,11 +27,47 @@ pub(crate) struct Host {
     pub(crate) runtime: Handle,
     idle: Mutex<Vec<Connection>>,
     queue: Mutex<Queue>,
+    /// When it last answered while somebody waited.
+    heard: AtomicU64,
+    /// Held by whoever asks for a sign of life: one question does for all who wait.
+    asking: tokio::sync::Mutex<()>,
 }
 
 impl Host {
     pub(crate) fn new(address: Address, runtime: Handle) -> Self {
-        Self { address, runtime, idle: Mutex::default(), queue: Mutex::default() }
+        Self {
+            address,
+            runtime,
+            idle: Mutex::default(),
+            queue: Mutex::default(),
+            heard: AtomicU64::new(0),
+            asking: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Resolves when the server has stopped answering. One that stands still keeps its connections open, and would keep
+    /// whoever waits for a lock there too, for as long as it likes.
+    pub(crate) async fn falls_silent(&self) -> Failure {
+        loop {
+            let jitter = random::up_to(SILENCE_MAX.as_millis() as u64 / 4);
+            tokio::time::sleep(SILENCE_MAX + Duration::from_millis(jitter)).await;
+            let _asking = self.asking.lock().await;
+            let heard = Moment::from_nanos(self.heard.load(Ordering::Relaxed));
+            if Moment::now().since(heard) < SILENCE_MAX {
+                continue;
+            }
+            let ask = Ask { method: Method::GET, path: "/healthz".into(), body: Default::default() };
+            match tokio::time::timeout(SIGN_OF_LIFE_MAX, self.exchange(&ask)).await {
+                Ok(Ok(_)) => self.heard.store(Moment::now().as_nanos(), Ordering::Relaxed),
+                Ok(Err(failure)) => return failure,
+                Err(_) => {
+                    return Failure::Unknown(format!(
+                        "{}: no answer within {SIGN_OF_LIFE_MAX:?}",
+                        self.address
+                    ));
+                }
+            }
+        }
     }
 
     /// The calls that wait to be sent. Never held over an await.

@@ -5,7 +5,6 @@ use crate::clock::Moment;
 use crate::connection::{Ask, Connection, Reply};
 use crate::error::Failure;
 use crate::host::Host;
-use crate::path;
 use baton_api::batch::{Answer, BatchAnswer};
 use hyper::Method;
 use std::pin::pin;
@@ -87,8 +86,7 @@ impl Batch<'_> {
 
     fn ask(&self) -> serde_json::Result<Ask> {
         if let [Some(Pending { call, .. })] = &self.pending[..] {
-            let path = path::of(&call.key, call.operation.name(), call.namespace.as_deref());
-            return Ok(Ask { method: Method::POST, path, body: call.body.clone() });
+            return Ok(call.ask());
         }
         let bytes = self.pending.iter().flatten().map(|pending| pending.call.body.len() + 128).sum();
         let mut body = Vec::with_capacity(bytes);

@@ -1,11 +1,14 @@
 //! How long a grant may be trusted, and what ended it.
 
 use crate::clock::{Moment, sleep_until};
+use crate::held::Held;
 use crate::token::FencingToken;
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -17,6 +20,7 @@ use tokio::sync::Notify;
 pub struct Lease(Arc<State>);
 
 struct State {
+    held: Held,
     lock_key: Arc<str>,
     fencing_token: FencingToken,
     deadline: AtomicU64,
@@ -28,6 +32,7 @@ struct State {
 /// The lease can no longer be trusted: someone else may hold the lock now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaseLost {
+    held: Held,
     lock_key: Arc<str>,
     fencing_token: FencingToken,
     reason: LossReason,
@@ -55,8 +60,9 @@ pub(crate) fn margin(ttl: Duration) -> Duration {
 }
 
 impl Lease {
-    pub(crate) fn new(lock_key: Arc<str>, fencing_token: FencingToken, deadline: Moment) -> Self {
+    pub(crate) fn new(held: Held, lock_key: Arc<str>, fencing_token: FencingToken, deadline: Moment) -> Self {
         Self(Arc::new(State {
+            held,
             lock_key,
             fencing_token,
             deadline: AtomicU64::new(deadline.as_nanos()),
@@ -100,6 +106,23 @@ impl Lease {
         }
     }
 
+    /// Runs work while the lease is trusted. When it is lost, the work is dropped where it stands.
+    pub async fn run<Work: Future>(&self, work: Work) -> Result<Work::Output, LeaseLost> {
+        let mut work = pin!(work);
+        let mut lost = pin!(self.lost());
+        poll_fn(|cx| {
+            // Asked before each step, so that no step begins after the deadline, however late we are woken.
+            if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
+                return Poll::Ready(Err(lost));
+            }
+            if let Some(lost) = self.check() {
+                return Poll::Ready(Err(lost));
+            }
+            work.as_mut().poll(cx).map(Ok)
+        })
+        .await
+    }
+
     pub(crate) fn check(&self) -> Option<LeaseLost> {
         if self.0.ended.get().is_none() && self.deadline().has_passed() {
             self.end(LossReason::DeadlinePassed);
@@ -123,7 +146,8 @@ impl Lease {
     }
 
     pub(crate) fn as_lost(&self, reason: LossReason) -> LeaseLost {
-        LeaseLost { lock_key: self.0.lock_key.clone(), fencing_token: self.0.fencing_token, reason }
+        let State { held, lock_key, fencing_token, .. } = &*self.0;
+        LeaseLost { held: *held, lock_key: lock_key.clone(), fencing_token: *fencing_token, reason }
     }
 }
 
@@ -159,15 +183,21 @@ impl fmt::Display for LeaseLost {
         let why = match self.reason {
             LossReason::DeadlinePassed => "no renewal was confirmed in time",
             LossReason::Expired => "the server says that it ran out or was forced away",
-            LossReason::NotOwner => "the server says that someone else holds the lock",
-            LossReason::NotFound => "the server says that nobody holds the lock",
-            LossReason::Released => "it was released",
+            LossReason::NotOwner => "the server says that someone else has it",
+            LossReason::NotFound => "the server says that nobody has it",
+            LossReason::Released => "it was given back",
         };
         let (key, token) = (&self.lock_key, self.fencing_token);
-        write!(
-            f,
-            "the lease of lock {key:?} (fencing token {token}) is lost: {why}; what it guarded is suspect"
-        )
+        match self.held {
+            Held::Lock => write!(
+                f,
+                "the lease of {key:?} (fencing token {token}) is lost: {why}; what it guarded is suspect"
+            ),
+            Held::Election => write!(
+                f,
+                "the leadership of election {key:?} (epoch {token}) is lost: {why}; what was done under it is suspect"
+            ),
+        }
     }
 }
 
@@ -178,7 +208,12 @@ mod tests {
     use super::*;
 
     fn lease(for_ms: u64) -> Lease {
-        Lease::new("k".into(), FencingToken(7), Moment::now().after(Duration::from_millis(for_ms)))
+        Lease::new(
+            Held::Lock,
+            "k".into(),
+            FencingToken(7),
+            Moment::now().after(Duration::from_millis(for_ms)),
+        )
     }
 
     #[test]

@@ -27,7 +27,12 @@
 //! # Layout
 //! - `baton`: the handle, its servers, retries and failover
 //! - `lock`, `acquire`, `guard`, `lease`: asking for a lock, getting it, holding it, losing it
+//! - `election`: leading, observing who leads; `held`: what a lock and a leadership have in common
+//! - `shared`, `permit`: the same for a lock that several hold: readers, or a semaphore's permits
 //! - `locks`, `watch`: looking at locks
+//! - [`once`]: the first caller does the work, all others get its result
+//! - [`fence`]: the check at the resource
+//! - `tower`: routes that only a holder serves; `blocking`: the same without async. Each is a feature, off by default
 //! - `host`, `batch`, `lane`, `connection`: one server, the calls collected for it, their requests, one socket
 //! - `clock`, `retry`, `random`, `path`, `address`, `token`, `error`: what these are made of
 
@@ -35,28 +40,44 @@ mod acquire;
 mod address;
 mod batch;
 mod baton;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod clock;
 mod connection;
+mod election;
 mod error;
+pub mod fence;
 mod guard;
+mod held;
 mod host;
 mod lane;
 mod lease;
 mod lock;
 mod locks;
+pub mod once;
 mod path;
+mod permit;
 mod random;
 mod retry;
+mod shared;
 mod token;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod watch;
 
 pub use baton::{Baton, BatonBuilder};
-pub use baton_api::{ErrorBody, ErrorCode, lock as wire, status::Status};
+pub use baton_api::{
+    ErrorBody, ErrorCode, election as wire_election, fence as wire_fence, lock as wire, mode::LockMode,
+    once as wire_once, status::Status,
+};
+pub use election::{ElectionBuilder, Elections, Epoch, Leader, LeaderGuard, Observer, Stamped};
 pub use error::Error;
 pub use guard::LockGuard;
 pub use lease::{Lease, LeaseLost, LossReason};
 pub use lock::{HeldBy, LockBuilder, TryAcquire};
-pub use locks::{ListQuery, Locks};
+pub use locks::{Force, ListQuery, Locks};
+pub use permit::{PermitGuard, PermitLease, Semaphore};
+pub use shared::{SharedGuard, SharedLease, SharedLock};
 pub use token::{FencingToken, LockToken};
 pub use watch::{LockWatch, Watched};
 

@@ -5,19 +5,20 @@ use crate::baton::Baton;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::guard::LockGuard;
+use crate::held::Request;
 use crate::lease::Lease;
+use crate::permit::Semaphore;
 use crate::random;
+use crate::shared::SharedLock;
 use baton_api::lock::{AcquireRequest, Metadata};
+use baton_api::mode::LockMode;
 use baton_api::{ErrorBody, ErrorCode, limits};
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 const TTL_DEFAULT: Duration = Duration::from_secs(30);
 /// How often an acquire starts anew because its grant ran out before it could be used.
-const ROUNDS_MAX: usize = 3;
+pub(crate) const ROUNDS_MAX: usize = 3;
 
 /// A lock to acquire. Made by [`Baton::lock`].
 #[derive(Clone, Debug)]
@@ -32,23 +33,34 @@ pub struct LockBuilder {
     metadata: Option<Metadata>,
     reentrant: bool,
     request_id: Option<String>,
+    lock_delay: Duration,
+    mode: LockMode,
+    permits: Option<u64>,
 }
 
 /// What came of trying without waiting.
 #[derive(Debug)]
-pub enum TryAcquire {
+pub enum TryAcquire<Guard = LockGuard> {
     /// It is ours.
-    Acquired(LockGuard),
+    Acquired(Guard),
     /// Someone else has it.
     Held(HeldBy),
 }
 
-impl TryAcquire {
+impl<Guard> TryAcquire<Guard> {
     /// The lock, if it is ours.
-    pub fn acquired(self) -> Option<LockGuard> {
+    pub fn acquired(self) -> Option<Guard> {
         match self {
             Self::Acquired(guard) => Some(guard),
             Self::Held(_) => None,
+        }
+    }
+
+    /// The same of another guard.
+    pub fn map<Other>(self, change: impl FnOnce(Guard) -> Other) -> TryAcquire<Other> {
+        match self {
+            Self::Acquired(guard) => TryAcquire::Acquired(change(guard)),
+            Self::Held(held) => TryAcquire::Held(held),
         }
     }
 }
@@ -77,6 +89,9 @@ impl LockBuilder {
             metadata: None,
             reentrant: false,
             request_id: None,
+            lock_delay: Duration::ZERO,
+            mode: LockMode::Exclusive,
+            permits: None,
         }
     }
 
@@ -122,6 +137,25 @@ impl LockBuilder {
         self
     }
 
+    /// How long the lock stays closed to everybody if our lease should run out, so that what we sent before can no
+    /// longer arrive: at most an hour, by default not at all. A release opens it at once.
+    pub fn lock_delay(mut self, delay: Duration) -> Self {
+        self.lock_delay = delay;
+        self
+    }
+
+    /// Shares the lock with others who do the same: the reader's side of a read/write lock. Say everything else before.
+    pub fn shared(mut self) -> SharedLock {
+        self.mode = LockMode::Shared;
+        SharedLock::new(self)
+    }
+
+    /// One of `permits`, 1 to 256: the same number wherever the key is used. Say everything else before.
+    pub fn semaphore(mut self, permits: u16) -> Semaphore {
+        (self.mode, self.permits) = (LockMode::Semaphore, Some(permits.into()));
+        Semaphore::new(self)
+    }
+
     /// Acquires the lock, waiting in its queue if it is held. Dropping the future leaves the queue.
     pub async fn acquire(self) -> Result<LockGuard, Error> {
         let give_up = self.wait_max.map(|wait| Moment::now().after(wait));
@@ -162,27 +196,8 @@ impl LockBuilder {
         Running: Future,
     {
         let guard = self.acquire().await?;
-        let lease = guard.lease();
-        let output = {
-            let mut running = pin!(work(lease.clone()));
-            let mut lost = pin!(lease.lost());
-            poll_fn(|cx| {
-                // Asked before each step, so that no step begins after the deadline, however late we are woken.
-                if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
-                    return Poll::Ready(Err(lost));
-                }
-                if let Some(lost) = lease.check() {
-                    return Poll::Ready(Err(lost));
-                }
-                running.as_mut().poll(cx).map(Ok)
-            })
-            .await?
-        };
-        match guard.release().await {
-            Err(error) if error.is_lease_lost() => Err(error),
-            // If the release didn't get through, the lease runs out; the work is done all the same.
-            Ok(()) | Err(_) => Ok(output),
-        }
+        let running = work(guard.lease());
+        run_under(guard, running).await
     }
 
     /// Checks everything, and makes the requestId.
@@ -199,16 +214,33 @@ impl LockBuilder {
             request_id: Some(self.request_id.clone().unwrap_or_else(random::request_id)),
             reentrant: self.reentrant,
             metadata: self.metadata.clone(),
+            mode: self.mode,
+            permits: self.permits,
+            lock_delay_millis: u64::try_from(self.lock_delay.as_millis()).unwrap_or(u64::MAX),
         };
         request.check().map_err(Error::refused)?;
-        Ok(Attempt::new(self.baton.clone(), self.namespace.clone(), self.key.as_str().into(), request))
+        let (key, request) = (self.key.as_str().into(), Request::Acquire(request));
+        Ok(Attempt::new(self.baton.clone(), self.namespace.clone(), key, request))
+    }
+}
+
+/// Runs work for as long as a lease lasts, and releases it.
+pub(crate) async fn run_under<Running: Future>(
+    guard: LockGuard,
+    work: Running,
+) -> Result<Running::Output, Error> {
+    let output = guard.lease().run(work).await?;
+    match guard.release().await {
+        Err(error) if error.is_lease_lost() => Err(error),
+        // If the release didn't get through, the lease runs out; the work is done all the same.
+        Ok(()) | Err(_) => Ok(output),
     }
 }
 
 /// The grant was made and is over: asking again with the same requestId gives nothing new.
-fn is_spent(error: &Error) -> bool {
-    error.lease_lost().is_some()
-        || matches!(error.code(), Some(ErrorCode::LockExpired | ErrorCode::AlreadyReleased))
+pub(crate) fn is_spent(error: &Error) -> bool {
+    let spent = [ErrorCode::LockExpired, ErrorCode::LeadershipLost, ErrorCode::AlreadyReleased];
+    error.lease_lost().is_some() || error.code().is_some_and(|code| spent.contains(&code))
 }
 
 impl From<&ErrorBody> for HeldBy {

@@ -2,6 +2,7 @@
 
 use crate::baton::Baton;
 use crate::error::Error;
+use crate::held::Held;
 use crate::path;
 use crate::watch::LockWatch;
 use baton_api::limits;
@@ -10,6 +11,7 @@ use baton_api::lock::{
 };
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Locks to look at. Made by [`Baton::locks`].
 #[derive(Clone, Debug)]
@@ -29,6 +31,39 @@ pub struct ListQuery {
     pub cursor: Option<String>,
 }
 
+/// A lock to take away. Made by [`Locks::force`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is taken before release"]
+pub struct Force {
+    locks: Locks,
+    key: String,
+    request: ForceReleaseRequest,
+}
+
+impl Force {
+    /// Only from the holder with this token; without it, from everybody who holds the lock.
+    pub fn only(mut self, fencing_token: u64) -> Self {
+        self.request.fencing_token = Some(fencing_token);
+        self
+    }
+
+    /// Keeps the lock closed to everybody for a while: at most an hour.
+    pub fn lock_delay(mut self, delay: Duration) -> Self {
+        self.request.lock_delay_millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// Takes it. Sent once: a repeated one could hit the next holder.
+    pub async fn release(self) -> Result<ForceReleaseResponse, Error> {
+        limits::check_key(&self.key).map_err(Error::refused)?;
+        self.request.check().map_err(Error::refused)?;
+        let body = serde_json::to_vec(&self.request).map_err(|error| Error::unexpected(error.to_string()))?;
+        let path = path::of(Held::Lock, &self.key, "force-release", self.locks.namespace.as_deref());
+        let (reply, address) = self.locks.baton.0.post_once(path, body).await?;
+        reply.read(&address).map_err(|failure| Error::from_failure(failure, false))
+    }
+}
+
 impl Locks {
     pub(crate) fn new(baton: Baton) -> Self {
         Self { namespace: baton.0.namespace.clone(), baton }
@@ -43,7 +78,8 @@ impl Locks {
     /// A lock's holder; nothing if it is free.
     pub async fn status(&self, key: &str) -> Result<Option<LockStatus>, Error> {
         limits::check_key(key).map_err(Error::refused)?;
-        let (reply, address) = self.baton.0.get(path::of(key, "", self.namespace.as_deref())).await?;
+        let (reply, address) =
+            self.baton.0.get(path::of(Held::Lock, key, "", self.namespace.as_deref())).await?;
         if reply.status.as_u16() == 404 && serde_json::from_slice::<NotLocked>(&reply.body).is_ok() {
             return Ok(None);
         }
@@ -68,31 +104,32 @@ impl Locks {
     /// Who waits for a lock, next first.
     pub async fn queue(&self, key: &str) -> Result<LockQueue, Error> {
         limits::check_key(key).map_err(Error::refused)?;
-        self.read(path::of(key, "queue", self.namespace.as_deref())).await
+        self.read(path::of(Held::Lock, key, "queue", self.namespace.as_deref())).await
     }
 
     /// What happened to a lock, newest first.
     pub async fn history(&self, key: &str) -> Result<LockHistory, Error> {
         limits::check_key(key).map_err(Error::refused)?;
-        self.read(path::of(key, "history", self.namespace.as_deref())).await
+        self.read(path::of(Held::Lock, key, "history", self.namespace.as_deref())).await
     }
 
-    /// Takes a lock from its holder, who may still be acting as if it held it: this breaks mutual exclusion by
-    /// design (L10). The reason goes into the lock's history. Sent once: a repeated one could hit the next holder.
+    /// Takes a lock from its holders, who may still be acting as if they held it: this breaks mutual exclusion by
+    /// design (L10). The reason goes into the lock's history.
     pub async fn force_release(&self, key: &str, reason: &str) -> Result<ForceReleaseResponse, Error> {
-        limits::check_key(key).map_err(Error::refused)?;
-        let body = ForceReleaseRequest { reason: reason.to_owned() };
-        body.check().map_err(Error::refused)?;
-        let body = serde_json::to_vec(&body).map_err(|error| Error::unexpected(error.to_string()))?;
-        let path = path::of(key, "force-release", self.namespace.as_deref());
-        let (reply, address) = self.baton.0.post_once(path, body).await?;
-        reply.read(&address).map_err(|failure| Error::from_failure(failure, false))
+        self.force(key, reason).release().await
+    }
+
+    /// The same, with more to say.
+    pub fn force(&self, key: impl Into<String>, reason: impl Into<String>) -> Force {
+        let request =
+            ForceReleaseRequest { reason: reason.into(), fencing_token: None, lock_delay_millis: 0 };
+        Force { locks: self.clone(), key: key.into(), request }
     }
 
     /// What happens to a lock from now on.
     pub async fn watch(&self, key: &str) -> Result<LockWatch, Error> {
         limits::check_key(key).map_err(Error::refused)?;
-        LockWatch::open(&self.baton, path::of(key, "watch", self.namespace.as_deref())).await
+        LockWatch::open(&self.baton, path::of(Held::Lock, key, "watch", self.namespace.as_deref())).await
     }
 
     /// What happens from now on to all locks of the namespace whose keys begin with `prefix`.

@@ -1,11 +1,23 @@
 //! Paths and queries, percent-encoded.
 
+use crate::held::Held;
 use std::fmt::Write;
 
-/// `/v1/locks/{key}/{action}?namespace=…`; without an action, the lock itself.
-pub(crate) fn of(key: &str, action: &str, namespace: Option<&str>) -> String {
+/// `/v1/locks/{key}/{action}?namespace=…`, or an election's; without an action, the lock or the election itself.
+pub(crate) fn of(held: Held, key: &str, action: &str, namespace: Option<&str>) -> String {
+    let collection = match held {
+        Held::Lock => "locks",
+        Held::Election => "elections",
+    };
+    at(collection, key, action, namespace)
+}
+
+/// `/v1/{collection}/{key}/{action}?namespace=…`; without an action, the thing itself.
+pub(crate) fn at(collection: &str, key: &str, action: &str, namespace: Option<&str>) -> String {
     let mut path = String::with_capacity(32 + key.len() + action.len());
-    path.push_str("/v1/locks/");
+    path.push_str("/v1/");
+    path.push_str(collection);
+    path.push('/');
     encode(key, &mut path);
     if !action.is_empty() {
         path.push('/');
@@ -45,9 +57,10 @@ mod tests {
 
     #[test]
     fn keys_survive_the_path_whatever_they_contain() {
-        assert_eq!(of("inventory:sku:1", "", None), "/v1/locks/inventory:sku:1");
+        assert_eq!(of(Held::Lock, "inventory:sku:1", "", None), "/v1/locks/inventory:sku:1");
+        assert_eq!(of(Held::Election, "e", "observe", None), "/v1/elections/e/observe");
         assert_eq!(
-            of("a/b ?%é", "renew", Some("x&y")),
+            of(Held::Lock, "a/b ?%é", "renew", Some("x&y")),
             "/v1/locks/a%2Fb%20%3F%25%C3%A9/renew?namespace=x%26y"
         );
     }

@@ -40,7 +40,7 @@ impl Retry {
 }
 
 /// Anything from nothing to twice as much as before: retries of many clients spread out.
-fn backoff(tries: u32) -> Duration {
+pub(crate) fn backoff(tries: u32) -> Duration {
     let cap = BACKOFF_FIRST_MS.saturating_mul(1 << tries.min(20)).min(BACKOFF_MAX_MS);
     Duration::from_millis(random::up_to(cap))
 }

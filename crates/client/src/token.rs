@@ -28,6 +28,11 @@ impl fmt::Debug for LockToken {
 pub struct FencingToken(pub(crate) u64);
 
 impl FencingToken {
+    /// A token that came to the resource with a request, from whoever holds the lock.
+    pub const fn new(token: u64) -> Self {
+        Self(token)
+    }
+
     /// The number, below 2^53.
     pub fn get(self) -> u64 {
         self.0

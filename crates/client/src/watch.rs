@@ -12,8 +12,13 @@ use crate::retry::Retry;
 use baton_api::lock::LockEvent;
 use hyper::Method;
 use hyper::body::Incoming;
+use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::time::timeout;
 
+/// A server says something every 15 s, if only that it is there. One that doesn't has stopped, whatever its kernel says.
+const SILENCE_MAX: Duration = Duration::from_secs(40);
 /// Bytes of one event.
 const EVENT_BYTES_MAX: usize = 256 * 1024;
 
@@ -27,7 +32,31 @@ pub enum Watched {
 }
 
 /// A stream of what happens to a lock, or to several. Dropping it closes its connection.
-pub struct LockWatch {
+pub struct LockWatch(Events);
+
+impl std::fmt::Debug for LockWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockWatch").field("address", &self.0.address).finish_non_exhaustive()
+    }
+}
+
+impl LockWatch {
+    pub(crate) async fn open(baton: &Baton, path: String) -> Result<Self, Error> {
+        Events::open(baton, path).await.map(Self)
+    }
+
+    /// The next event; nothing when the server ended the stream. After an error there is nothing more.
+    pub async fn next(&mut self) -> Option<Result<Watched, Error>> {
+        Some(match self.0.next().await? {
+            Ok(Event { name, .. }) if name == "lost" => Ok(Watched::Gap),
+            Ok(event) => self.0.read(&event).map(Watched::Event),
+            Err(error) => Err(error),
+        })
+    }
+}
+
+/// A stream of server-sent events on a connection of its own.
+pub(crate) struct Events {
     address: Address,
     connection: Connection,
     body: Incoming,
@@ -35,13 +64,7 @@ pub struct LockWatch {
     ready: VecDeque<Event>,
 }
 
-impl std::fmt::Debug for LockWatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LockWatch").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
-impl LockWatch {
+impl Events {
     pub(crate) async fn open(baton: &Baton, path: String) -> Result<Self, Error> {
         let ask = Ask { method: Method::GET, path, body: Default::default() };
         let mut retry = Retry::until(Moment::now().after(baton.0.call_timeout));
@@ -70,17 +93,23 @@ impl LockWatch {
         Ok(Self { address, connection, body, text: EventText::default(), ready: VecDeque::new() })
     }
 
+    /// What an event's data says.
+    pub(crate) fn read<T: DeserializeOwned>(&self, event: &Event) -> Result<T, Error> {
+        serde_json::from_str(&event.data)
+            .map_err(|error| Error::unexpected(format!("{}: {error}", self.address)))
+    }
+
     /// The next event; nothing when the server ended the stream. After an error there is nothing more.
-    pub async fn next(&mut self) -> Option<Result<Watched, Error>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Event, Error>> {
         loop {
-            if let Some(Event { name, data }) = self.ready.pop_front() {
-                if name == "lost" {
-                    return Some(Ok(Watched::Gap));
-                }
-                let event = serde_json::from_str(&data).map(Watched::Event);
-                return Some(event.map_err(|error| Error::unexpected(format!("{}: {error}", self.address))));
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
             }
-            match self.connection.piece(&mut self.body).await? {
+            let Ok(piece) = timeout(SILENCE_MAX, self.connection.piece(&mut self.body)).await else {
+                let failure = Failure::Unknown(format!("{}: the watch fell silent", self.address));
+                return Some(Err(Error::from_failure(failure, false)));
+            };
+            match piece? {
                 Ok(piece) => {
                     if self.text.read(&piece, &mut self.ready).is_err() {
                         return Some(Err(Error::unexpected(format!("{}: an event too long", self.address))));
@@ -97,8 +126,8 @@ impl LockWatch {
 
 /// One server-sent event.
 #[derive(Default, PartialEq, Debug)]
-struct Event {
-    name: String,
+pub(crate) struct Event {
+    pub(crate) name: String,
     data: String,
 }
 

@@ -66,6 +66,14 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// Starts on a value of version 1 to `newest`, and says of which.
+    pub fn versioned(value: &'a [u8], newest: u8) -> Result<(u8, Self), Unreadable> {
+        match value.split_first() {
+            Some((found, rest)) if (1..=newest).contains(found) => Ok((*found, Self(rest))),
+            _ => Err(Unreadable),
+        }
+    }
+
     /// One byte.
     pub fn byte(&mut self) -> Result<u8, Unreadable> {
         let (byte, rest) = self.0.split_first().ok_or(Unreadable)?;
@@ -156,5 +164,9 @@ mod tests {
     fn another_version_is_unreadable() {
         assert!(Decoder::new(&Encoder::new(2).finish(), 1).is_err());
         assert!(Decoder::new(&[], 1).is_err());
+        for (version, fine) in [(0, false), (1, true), (2, true), (3, false)] {
+            let value = Encoder::new(version).finish();
+            assert_eq!(Decoder::versioned(&value, 2).is_ok_and(|(found, _)| found == version), fine);
+        }
     }
 }

@@ -4,19 +4,29 @@
 //!
 //! # Layout
 //! - [`record`], [`commit`]: what stores hold and are asked to do
-//! - [`view`]: what a decision sees, and the commit it drafts
+//! - [`view`], `draft`: what a decision sees, and the commit it drafts
 //! - [`codec`]: how records are written
+//! - [`name`]: what things are called, and the store keys made of it
 //! - [`lock`]: the lock
+//! - [`once`]: the first caller does the work, all others get its result
+//! - [`fence`]: the highest token that a resource was used with
 #![no_std]
 
 extern crate alloc;
 
 pub mod codec;
 pub mod commit;
+mod draft;
+pub mod fence;
 pub mod lock;
+pub mod name;
+pub mod once;
 pub mod record;
+#[cfg(test)]
+mod trial;
 pub mod view;
 
 pub use commit::{COMMIT_BYTES_MAX, COMMIT_OPERATIONS_MAX, Check, Commit, Outcome, Ttl, Write};
+pub use name::Name;
 pub use record::{Bytes, Group, Key, Record, Revision, WallTime};
 pub use view::{Pause, Seen, Stamp, View};

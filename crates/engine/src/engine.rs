@@ -1,18 +1,21 @@
 //! Starting, readiness, draining, and what all services of a node share.
 
+use crate::fence::tallies::Tallies;
 use crate::lock::desks::Desks;
 use crate::lock::history::History;
+use crate::members::{self, Members};
 use crate::metrics::Metrics;
+use crate::once::waiting::Waiting;
 use crate::random::Random;
 use crate::signal::Signal;
-use baton_core::lock::{ClusterKey, NodeId};
+use baton_core::lock::{ClusterKey, Family, NodeId};
 use baton_core::{Check, Commit, Group, Key, Outcome, Ttl, WallTime, Write};
 use baton_store::{Reason, Store, StoreError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::error::Elapsed;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// What can be set.
 #[derive(Clone, Debug)]
@@ -66,6 +69,9 @@ pub(crate) struct Node {
     pub metrics: Metrics,
     pub desks: Desks,
     pub history: History,
+    pub members: Members,
+    pub waiting: Waiting,
+    pub tallies: Tallies,
     pub draining: Signal,
     /// Whether other nodes may use the store too.
     pub is_shared: bool,
@@ -93,6 +99,9 @@ impl Engine {
             metrics: Metrics::default(),
             desks: Desks::default(),
             history: History::default(),
+            members: Members::default(),
+            waiting: Waiting::default(),
+            tallies: Tallies::default(),
             draining: Signal::default(),
             started: Instant::now(),
             wall_offset_ms: AtomicI64::new(0),
@@ -100,6 +109,15 @@ impl Engine {
         });
         let first = node.store.read(vec![cluster_key_place()]).await?;
         node.note_time(first.now);
+        if node.is_shared {
+            // Both before anybody can wait here: the others are to know that this node lives, and it what they do.
+            let hints = Family::ALL.map(|family| node.store.watch(crate::lock::hints::prefix(family)));
+            let joined = members::join(&node).await?;
+            tokio::spawn(members::keep(node.clone(), joined));
+            for hints in hints {
+                tokio::spawn(crate::lock::hints::keep(node.clone(), hints));
+            }
+        }
         tokio::spawn(crate::lock::history::keep(node.clone()));
         tokio::spawn(crate::lock::sweep::keep(node.clone()));
         Ok(Self { node })
@@ -136,6 +154,14 @@ impl Engine {
         self.node.draining.raise();
         self.node.desks.emptied().await;
         crate::lock::history::flush(&self.node).await;
+        if self.node.is_shared {
+            members::leave(&self.node).await;
+        }
+    }
+
+    /// How many nodes share the store, as far as this one knows.
+    pub fn nodes(&self) -> usize {
+        if self.node.is_shared { self.node.members.count() } else { 1 }
     }
 }
 
@@ -165,7 +191,16 @@ impl Node {
     /// A call to the store, for as long as it may take. Where an answer is sure, a timer for every call would be a cost
     /// for nothing.
     pub async fn in_time<T>(&self, call: impl Future<Output = T>) -> Result<T, Elapsed> {
-        if self.answers_always { Ok(call.await) } else { timeout(self.config.store_deadline, call).await }
+        self.in_time_until(Instant::now() + self.config.store_deadline, call).await
+    }
+
+    /// The same, for as long as somebody waits for it.
+    pub async fn in_time_until<T>(
+        &self,
+        until: Instant,
+        call: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
+        if self.answers_always { Ok(call.await) } else { timeout_at(until, call).await }
     }
 
     /// Whether the node is about to stop.

@@ -1,17 +1,32 @@
 //! Between the rules and the store: guess, decide, commit, decide again; park, wake, evict.
 //!
 //! # Layout
+//! - [`election`]: what elections add to locks
 //! - [`engine`]: starting, readiness, draining
+//! - `decide`: the loop of draft, commit, conflict and unknown
+//! - [`failure`]: what can go wrong with any call
 //! - [`lock`]: the lock service, one call a method
+//! - [`once`]: the first caller does the work, all others get its result
+//! - [`fence`]: the highest token that a resource was used with
+//! - `cursor`: where a list goes on
+//! - `members`: which nodes live, where several share a store
 //! - [`metrics`]: what is counted
 //! - [`random`]: where ids and secrets come from, so that a simulation can decide it
 //! - [`signal`]: a flag that is raised once
 
+mod cursor;
+mod decide;
+pub mod election;
 pub mod engine;
+pub mod failure;
+pub mod fence;
 pub mod lock;
+mod members;
 pub mod metrics;
+pub mod once;
 pub mod random;
 pub mod signal;
 
 pub use engine::{Config, Engine};
+pub use failure::Failure;
 pub use random::Random;

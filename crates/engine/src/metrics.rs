@@ -1,6 +1,6 @@
 //! What is counted. Labels are few and fixed: never a key, an owner or a token (O4).
 
-use crate::lock::calls::{Failure, LockError, Refusal};
+use crate::lock::calls::{LockError, Refusal};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -29,6 +29,12 @@ pub struct Metrics {
     pub ended: Family<OutcomeLabel, Counter>,
     /// Renewals by how they ended.
     pub renewals: Family<OutcomeLabel, Counter>,
+    /// Claims of a once key by how they ended.
+    pub once_claims: Family<OutcomeLabel, Counter>,
+    /// Claims completed or given up, or that couldn't be.
+    pub once_ended: Family<OutcomeLabel, Counter>,
+    /// Checks of fencing tokens by how they ended.
+    pub fence_checks: Family<OutcomeLabel, Counter>,
     /// Calls parked on this node.
     pub parked: Gauge,
     /// Locks that this node is working on or has waiters for.
@@ -57,6 +63,9 @@ impl Default for Metrics {
             hold_seconds: Histogram::new(SECONDS),
             ended: Family::default(),
             renewals: Family::default(),
+            once_claims: Family::default(),
+            once_ended: Family::default(),
+            fence_checks: Family::default(),
             parked: Gauge::default(),
             desks: Gauge::default(),
             conflicts: Counter::default(),
@@ -89,6 +98,11 @@ impl Metrics {
             "History events dropped at the bound",
             self.history_dropped.clone(),
         );
+        let once = registry.sub_registry_with_prefix("once");
+        once.register("claims", "Claims by outcome", self.once_claims.clone());
+        once.register("ended", "Claims completed or given up, by outcome", self.once_ended.clone());
+        let fences = registry.sub_registry_with_prefix("fence");
+        fences.register("checks", "Checks of fencing tokens by outcome", self.fence_checks.clone());
         let store = registry.sub_registry_with_prefix("store");
         store.register("conflicts", "Commits decided again", self.conflicts.clone());
         store.register("batch_commands", "Commands decided in one commit", self.batch_commands.clone());
@@ -111,6 +125,8 @@ impl LockError {
                 Refusal::WaitTimeout(_) => "wait_timeout",
                 Refusal::StillWaiting { .. } => "still_waiting",
                 Refusal::QueueFull(_) => "queue_full",
+                Refusal::Delayed(_) => "delayed",
+                Refusal::ModeMismatch { .. } => "mode_mismatch",
                 Refusal::AlreadyReleased => "already_released",
                 Refusal::Expired => "expired",
                 Refusal::RequestIdReused => "request_id_reused",
@@ -118,14 +134,9 @@ impl LockError {
                 Refusal::NotOwner => "not_owner",
                 Refusal::NotFound => "not_found",
                 Refusal::BadCursor => "bad_cursor",
+                Refusal::NoSuchSuccessor => "no_such_successor",
             },
-            Self::Failed(failure) => match failure {
-                Failure::Unavailable { unknown: true } => "unknown",
-                Failure::Unavailable { unknown: false } => "unavailable",
-                Failure::Full => "full",
-                Failure::Overloaded => "overloaded",
-                Failure::Internal => "internal",
-            },
+            Self::Failed(failure) => failure.label(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Where ids and secrets come from: the operating system, or a seed in simulations.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// A source of random bytes.
 #[derive(Clone)]
@@ -58,6 +59,11 @@ impl Random {
             }
         }
         bytes
+    }
+
+    /// About as long, by up to a quarter: so that nodes don't all do something at once.
+    pub fn jittered(&self, length: Duration) -> Duration {
+        length.mul_f64(0.75 + 0.5 * (self.number() as f64 / u64::MAX as f64))
     }
 
     /// A random number.

@@ -1,8 +1,11 @@
-//! The engine on the real embedded store.
+//! The engine on a real store, and several of it on a simulated one.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't be set up should stop there")]
 
 mod engine {
     mod counting;
+    mod elections;
     mod locks;
+    mod modes;
+    mod nodes;
 }

@@ -1,6 +1,7 @@
 //! What is counted about requests (O4). Labels are route templates and classes, never a key.
 
 use crate::gate::{Class, Gates};
+use baton_store::BreakerState;
 use hyper::StatusCode;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -8,6 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 macro_rules! routes {
@@ -32,17 +34,32 @@ macro_rules! routes {
 routes! {
     Acquire = "/v1/locks/{lockKey}/acquire";
     Batch = "/v1/batch";
+    Campaign = "/v1/elections/{name}/campaign";
+    Election = "/v1/elections/{name}";
+    Elections = "/v1/elections";
+    Fence = "/v1/fences/{resource}";
+    FenceCheck = "/v1/fences/{resource}/check";
+    FenceForget = "/v1/fences/{resource}/forget";
+    Fences = "/v1/fences";
     ForceRelease = "/v1/locks/{lockKey}/force-release";
     Health = "/healthz";
     History = "/v1/locks/{lockKey}/history";
     List = "/v1/locks";
     Lock = "/v1/locks/{lockKey}";
     Metrics = "/metrics";
+    Observe = "/v1/elections/{name}/observe";
+    Once = "/v1/once/{onceKey}";
+    OnceComplete = "/v1/once/{onceKey}/complete";
+    OnceFail = "/v1/once/{onceKey}/fail";
+    OnceRenew = "/v1/once/{onceKey}/renew";
     OpenApi = "/openapi.json";
+    Proclaim = "/v1/elections/{name}/proclaim";
     Queue = "/v1/locks/{lockKey}/queue";
     Ready = "/readyz";
     Release = "/v1/locks/{lockKey}/release";
     Renew = "/v1/locks/{lockKey}/renew";
+    RenewLeader = "/v1/elections/{name}/renew";
+    Resign = "/v1/elections/{name}/resign";
     Status = "/v1/status";
     Unknown = "unknown";
     Watch = "/v1/locks/{lockKey}/watch";
@@ -67,6 +84,11 @@ struct ByEnd {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct ByState {
+    state: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct ByClass {
     class: &'static str,
 }
@@ -82,11 +104,38 @@ pub struct Metrics {
     /// Connections that found no room.
     pub connections_rejected: Counter,
     resident: Gauge,
+    breaker: Option<Breaker>,
+}
+
+/// Of a store that is a server.
+struct Breaker {
+    states: [Gauge; BreakerState::ALL.len()],
+    seconds: Gauge<f64, AtomicU64>,
+}
+
+impl Breaker {
+    fn new(registry: &mut Registry) -> Self {
+        let states = Family::<ByState, Gauge>::default();
+        let seconds = Gauge::default();
+        let help = "How the breaker in front of the store stands: 1 for the state it is in";
+        registry.register("store_breaker", help, states.clone());
+        let help = "How long calls have been going through to the store, or have been refused";
+        registry.register_with_unit("store_breaker_state", help, Unit::Seconds, seconds.clone());
+        let state = |state: BreakerState| states.get_or_create(&ByState { state: state.as_str() }).clone();
+        Self { states: BreakerState::ALL.map(state), seconds }
+    }
+
+    fn set(&self, (now, lasting): (BreakerState, Duration)) {
+        for (state, gauge) in BreakerState::ALL.iter().zip(&self.states) {
+            gauge.set((*state == now).into());
+        }
+        self.seconds.set(lasting.as_secs_f64());
+    }
 }
 
 impl Metrics {
-    /// Registers all of them.
-    pub fn new(registry: &mut Registry) -> Self {
+    /// Registers all of them; about a breaker only if the store has one.
+    pub fn new(registry: &mut Registry, has_breaker: bool) -> Self {
         let ends = Family::<ByEnd, Counter>::default();
         let latencies =
             Family::<ByRoute, Histogram, fn() -> Histogram>::new_with_constructor(|| Histogram::new(SECONDS));
@@ -121,6 +170,7 @@ impl Metrics {
             connections,
             connections_rejected,
             resident,
+            breaker: has_breaker.then(|| Breaker::new(registry)),
         }
     }
 
@@ -141,12 +191,15 @@ impl Metrics {
     }
 
     /// Brings up to date what is only looked at when asked for.
-    pub fn refresh(&self, gates: &Gates) {
+    pub fn refresh(&self, gates: &Gates, stands: Option<(BreakerState, Duration)>) {
         for class in Class::ALL {
             self.in_flight[class as usize].set(gates.of(class).taken().try_into().unwrap_or(i64::MAX));
         }
         if let Some(bytes) = resident_bytes() {
             self.resident.set(bytes);
+        }
+        if let (Some(breaker), Some(stands)) = (&self.breaker, stands) {
+            breaker.set(stands);
         }
     }
 }
@@ -172,7 +225,7 @@ mod tests {
     #[test]
     fn an_end_is_counted_under_its_class() {
         let mut registry = Registry::with_prefix("baton");
-        let metrics = Metrics::new(&mut registry);
+        let metrics = Metrics::new(&mut registry, false);
         metrics.ended(Route::Acquire, Some(StatusCode::CONFLICT));
         metrics.ended(Route::Acquire, Some(StatusCode::OK));
         metrics.ended(Route::Acquire, None);

@@ -34,9 +34,6 @@ pub enum RunError {
     /// Signals can't be received.
     #[error("can't receive signals: {0}")]
     Signals(io::Error),
-    /// It ended before it began.
-    #[error("interrupted while starting")]
-    Interrupted,
 }
 
 /// Opens the store, serves it, and calls `ready` with the address once it listens. Returns after a drain, which SIGTERM

@@ -9,6 +9,7 @@ use axum::Router;
 use baton_engine::{Engine, Random};
 use baton_store::Store;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
 use hyper_util::service::TowerToHyperService;
 use std::future::Future;
@@ -39,10 +40,18 @@ impl Server {
     /// Opens the store, starts the engine and listens. Connections are accepted from then on, and served by
     /// [`Server::serve`].
     pub async fn start(config: Config) -> Result<Self, RunError> {
+        // Before the store is opened: a refused configuration leaves no files behind.
         config.check()?;
-        let (url, data) = (config.store.clone(), config.data.clone());
-        let opening = tokio::task::spawn_blocking(move || baton_store::open(&url, &data));
-        let store = opening.await.map_err(|_| RunError::Interrupted)??;
+        let store = baton_store::open(&config.store, &config.data).await?;
+        Self::on(config, store).await
+    }
+
+    /// As [`Server::start`], on a store that is open already, whatever the configuration names.
+    pub async fn on(config: Config, store: Arc<dyn Store>) -> Result<Self, RunError> {
+        config.check()?;
+        for warning in store.guarantees().warnings {
+            tracing::warn!("the store's settings are weaker than its promises need: {warning}");
+        }
         let engine = Engine::start(store, config.engine.clone(), Random::system()).await?;
         let listen = |source| RunError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
@@ -149,7 +158,9 @@ impl Connections {
     /// Dropping the task's future drops the handlers' futures, and so does hyper when the client is gone.
     fn spawn(&self, stream: TcpStream, shared: &Arc<Shared>, held: (Place, mpsc::Sender<()>)) {
         let Ok(socket) = Socket::new(stream) else { return };
-        let connection = self.builder.serve_connection(socket, TowerToHyperService::new(self.router.clone()));
+        let (router, server) = (TowerToHyperService::new(self.router.clone()), shared.clone());
+        let serve = move |request| http::serve(server.clone(), router.clone(), request);
+        let connection = self.builder.serve_connection(socket, service_fn(serve));
         let (mut stopping, mut aborted) = (self.stopping.clone(), self.aborted.clone());
         let shared = shared.clone();
         shared.metrics.connections.inc();

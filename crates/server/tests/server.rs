@@ -7,12 +7,20 @@ mod batches;
 mod client;
 #[path = "server/contract.rs"]
 mod contract;
+#[path = "server/elections.rs"]
+mod elections;
+#[path = "server/fences.rs"]
+mod fences;
 #[path = "server/fuzz.rs"]
 mod fuzz;
 #[path = "server/harness.rs"]
 mod harness;
 #[path = "server/lists.rs"]
 mod lists;
+#[path = "server/modes.rs"]
+mod modes;
+#[path = "server/once.rs"]
+mod once;
 #[path = "server/operations.rs"]
 mod operations;
 #[path = "server/overload.rs"]
@@ -21,6 +29,8 @@ mod overload;
 mod refusals;
 #[path = "server/stopping.rs"]
 mod stopping;
+#[path = "server/store_faults.rs"]
+mod store_faults;
 #[path = "server/waiting.rs"]
 mod waiting;
 #[path = "server/watches.rs"]

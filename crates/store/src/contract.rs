@@ -33,6 +33,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// How full it is.
     fn usage(&self) -> Usage;
+
+    /// How the breaker in front of it stands, and for how long; nothing where there is none.
+    fn breaker(&self) -> Option<(BreakerState, Duration)> {
+        None
+    }
 }
 
 /// What a read found.
@@ -118,6 +123,33 @@ pub struct Guarantees {
     pub on_failover: &'static str,
     /// What holds when a clock steps.
     pub on_clock_step: &'static str,
+    /// Settings found at the server that these promises need otherwise: one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Whether calls go through to a store that is a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BreakerState {
+    /// They do.
+    Closed,
+    /// They are refused; the server is being asked whether it is back.
+    HalfOpen,
+    /// They are refused.
+    Open,
+}
+
+impl BreakerState {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Closed, Self::HalfOpen, Self::Open];
+
+    /// In a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::HalfOpen => "half-open",
+            Self::Open => "open",
+        }
+    }
 }
 
 /// How much of its memory budget a store uses.

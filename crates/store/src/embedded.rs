@@ -38,6 +38,7 @@ mod recover;
 mod segment;
 mod snapshot;
 mod state;
+mod table;
 pub mod time;
 mod writer;
 
@@ -202,6 +203,7 @@ impl Store for Embedded {
             on_crash: "nothing acknowledged is lost; leases don't run while the store is down",
             on_failover: "there is no replica",
             on_clock_step: "leases run on the monotonic clock; revisions only grow",
+            warnings: Vec::new(),
         }
     }
 

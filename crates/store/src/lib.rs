@@ -4,17 +4,24 @@
 //! - [`contract`]: what a store must do, small enough to remember
 //! - [`watch`]: change hints
 //! - [`open()`]: from a URL to a store
+//! - [`breaker`]: refuses at once while a server is gone
+//! - `valid`: what is refused whatever the store
 //! - [`embedded`]: state in memory, a checksummed log on disk, group commit
 //! - `conformance`: the laws of the contract, one a file, for every store's tests
 //!
 //! Nothing here knows what the records mean.
 
+pub mod breaker;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod contract;
 pub mod embedded;
 mod open;
+mod valid;
 pub mod watch;
 
-pub use contract::{Guarantees, Page, Range, Reading, Reason, Store, StoreError, StoreFuture, Usage};
+pub use breaker::Breaker;
+pub use contract::{
+    BreakerState, Guarantees, Page, Range, Reading, Reason, Store, StoreError, StoreFuture, Usage,
+};
 pub use open::{OpenStoreError, SUPPORTED, open};

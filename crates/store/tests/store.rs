@@ -1,11 +1,27 @@
 //! The stores, from the outside.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "store/breaker.rs"]
+mod breaker;
 #[path = "store/crash.rs"]
 mod crash;
 #[path = "store/embedded.rs"]
 mod embedded;
+#[cfg(feature = "etcd")]
+#[path = "store/etcd.rs"]
+mod etcd;
 #[path = "store/kill.rs"]
 mod kill;
+#[cfg(feature = "postgres")]
+#[path = "store/postgres.rs"]
+mod postgres;
+#[cfg(feature = "redis")]
+#[path = "store/redis.rs"]
+mod redis;
+#[cfg(feature = "redis")]
+#[path = "store/redis_failover.rs"]
+mod redis_failover;
+#[path = "store/secured.rs"]
+mod secured;
 #[path = "store/simulated.rs"]
 mod simulated;

@@ -40,6 +40,8 @@ pub struct Simulated {
 
 struct Shared {
     started: Instant,
+    /// Whether several nodes use it at the same time.
+    has_many_nodes: bool,
     inner: Mutex<Inner>,
 }
 
@@ -57,6 +59,15 @@ struct Inner {
 impl Simulated {
     /// An empty store. Must be called within a Tokio runtime, whose clock it takes.
     pub fn new(seed: u64) -> Self {
+        Self::for_nodes(seed, false)
+    }
+
+    /// An empty store for several nodes at the same time.
+    pub fn for_many(seed: u64) -> Self {
+        Self::for_nodes(seed, true)
+    }
+
+    fn for_nodes(seed: u64, has_many_nodes: bool) -> Self {
         let inner = Inner {
             state: State::default(),
             dice: Dice::new(seed),
@@ -66,7 +77,8 @@ impl Simulated {
             moment: (0, 0),
             is_spinning: false,
         };
-        let store = Self { shared: Arc::new(Shared { started: Instant::now(), inner: Mutex::new(inner) }) };
+        let (started, inner) = (Instant::now(), Mutex::new(inner));
+        let store = Self { shared: Arc::new(Shared { started, has_many_nodes, inner }) };
         tokio::spawn(store.clone().collect());
         store
     }

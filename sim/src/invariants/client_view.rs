@@ -1,7 +1,7 @@
-//! By their own clocks: no two clients ever believe at once that they hold the same lock. Who was forced out
+//! By their own clocks: no two clients ever believe at once that they hold what only one may. Who was forced out
 //! believes wrongly by design, until its next renewal.
 
-use super::Evidence;
+use super::{Evidence, excludes};
 use crate::world::Belief;
 use baton_core::lock::memo::Fate;
 
@@ -26,7 +26,7 @@ pub(super) fn violations(evidence: &Evidence<'_>) -> Vec<String> {
             let overlap = beliefs[index + 1..]
                 .iter()
                 .take_while(|later| later.from < belief.until)
-                .find(|later| later.client != belief.client);
+                .find(|later| later.client != belief.client && excludes(belief.hold, later.hold));
             if let Some(later) = overlap {
                 let (a, b) = ((belief.client, belief.fencing), (later.client, later.fencing));
                 found.push(format!(

@@ -15,7 +15,10 @@ pub(super) fn violations(evidence: &Evidence<'_>) -> Vec<String> {
     for (lock, story) in evidence.stories.iter().enumerate() {
         for (before, step) in story.changes() {
             let Some(life) = story.lives.iter().find(|life| life.created == step.revision) else { continue };
-            for (id, waiting) in ahead(before, life.id) {
+            if was_named(evidence.records, lock, life.id, step.at) {
+                continue;
+            }
+            for (id, waiting) in ahead(evidence.records, before, life.id) {
                 let had_its_turn = story.memo(id, step.revision).is_some_and(|memo| memo.fate != Fate::Void);
                 let now = step.state.waiting.get(&id);
                 let has_left = now.is_none_or(|waiting| waiting.node == NodeId::NONE);
@@ -35,9 +38,35 @@ pub(super) fn violations(evidence: &Evidence<'_>) -> Vec<String> {
     found
 }
 
-/// Everybody who comes before a request; everybody, if it isn't queued.
-fn ahead(state: &State, id: GrantId) -> impl Iterator<Item = (GrantId, &Waiting)> {
-    let place = state.waiting.get(&id).map_or(u64::MAX, |waiting| waiting.place);
+/// Whether somebody has resigned, or tried to, in favour of whoever made this request.
+fn was_named(records: &Records, lock: usize, id: GrantId, at: Duration) -> bool {
+    let is_its_own = |call: &&Call| matches!(call.ask, Ask::Acquire { id: its, .. } if its == id);
+    let Some(client) = records.calls.iter().find(is_its_own).map(|call| call.client) else { return false };
+    records.calls.iter().any(|call| {
+        let names = matches!(call.ask, Ask::Release { successor: Some(named), .. } if named == client);
+        names && call.lock == lock && call.start <= at
+    })
+}
+
+/// Where a request would stand that isn't queued: behind those of its rank, or behind all if it has none.
+fn newcomer(records: &Records, id: GrantId) -> u64 {
+    let rank = records.calls.iter().find_map(|call| match call.ask {
+        Ask::Acquire { id: its, rank, attachment: Some(_), .. } if its == id => Some(rank),
+        _ => None,
+    });
+    match rank {
+        None | Some(0) => u64::MAX,
+        Some(rank) => (u64::from(rank) + 1) << 48,
+    }
+}
+
+/// Everybody who comes before a request.
+fn ahead<'a>(
+    records: &Records,
+    state: &'a State,
+    id: GrantId,
+) -> impl Iterator<Item = (GrantId, &'a Waiting)> {
+    let place = state.waiting.get(&id).map_or_else(|| newcomer(records, id), |waiting| waiting.place);
     let before = state.order.range(..place).map(|(_, id)| *id);
     before.filter_map(|id| state.waiting.get(&id).map(|waiting| (id, waiting)))
 }

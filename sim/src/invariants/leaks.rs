@@ -8,7 +8,7 @@ pub(super) fn violations(evidence: &Evidence<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for record in evidence.left {
         let kind = Kind::of_name(&record.key.name);
-        if let Some(kind @ (Kind::Roster | Kind::Grant | Kind::Waiting | Kind::Order)) = kind {
+        if let Some(kind @ (Kind::Roster | Kind::Grant | Kind::Waiting | Kind::Order | Kind::Delay)) = kind {
             found.push(format!("{kind:?} {:?} of revision {}", record.key, record.revision.0));
         }
     }

@@ -3,8 +3,10 @@
 
 use super::Evidence;
 use super::fifo::parked;
-use crate::timeline::Story;
+use crate::timeline::{Life, Step, Story};
 use crate::world::Ask;
+use baton_core::lock::waiting::Waiting;
+use baton_core::lock::{Hold, Mode};
 use std::time::Duration;
 
 /// From a grant to its answer, while things go wrong: two deadlines of the store, and some.
@@ -13,8 +15,6 @@ const TOLD_WITHIN: Duration = Duration::from_secs(5);
 const TOLD_WITHIN_SLOW: Duration = Duration::from_secs(20);
 /// The same, and from a free lock to the next grant, when nothing goes wrong.
 const CALM_WITHIN: Duration = Duration::from_millis(500);
-/// What went wrong before has its consequences for so long.
-const AFTERMATH: Duration = Duration::from_secs(10);
 
 pub(super) fn violations(evidence: &Evidence<'_>) -> Vec<String> {
     let mut found = Vec::new();
@@ -36,7 +36,7 @@ fn untold(evidence: &Evidence<'_>, story: &Story) -> Vec<String> {
     let mut found = Vec::new();
     let bad = if evidence.is_slow { TOLD_WITHIN_SLOW } else { TOLD_WITHIN };
     for life in &story.lives {
-        let is_calm = life.from > evidence.calm + AFTERMATH;
+        let is_calm = life.from > evidence.calm + evidence.aftermath;
         let by = life.from + if is_calm { CALM_WITHIN } else { bad };
         let call = evidence.records.calls.iter().find(|call| {
             let its_own = matches!(&call.ask, Ask::Acquire { id, attachment: Some(_), .. } if *id == life.id);
@@ -55,26 +55,43 @@ fn untold(evidence: &Evidence<'_>, story: &Story) -> Vec<String> {
     found
 }
 
-/// Moments at which the lock was free for long while someone's call was parked.
+/// Moments at which the first whose call was parked could have had the lock for long.
 fn left_free(evidence: &Evidence<'_>, story: &Story) -> Vec<String> {
     let mut found = Vec::new();
     let next_steps = story.steps.iter().skip(1).map(|step| step.at).chain([evidence.end]);
     for (step, next) in story.steps.iter().zip(next_steps) {
-        // The lock is free from here, until the next step at least.
-        let held_until = step.state.grants.values().map(|index| story.lives[*index].expires).max();
-        let free = held_until.unwrap_or(step.at).max(step.at).max(evidence.calm + AFTERMATH);
-        if free + CALM_WITHIN >= next {
+        let since = step.at.max(evidence.calm + evidence.aftermath);
+        if since + CALM_WITHIN >= next {
             continue;
         }
+        let waiting = |id| step.state.waiting.get(id).filter(|waiting| is_parked(evidence, since, waiting));
+        let first = step.state.order.values().find_map(|id| waiting(id).map(|waiting| (id, waiting)));
+        let Some((id, waiting)) = first else { continue };
+        // There is room for it from here, until the next step at least.
+        let free = room_from(story, step, waiting.terms.mode).max(since);
         let at = free + CALM_WITHIN;
-        let waits = step.state.waiting.iter().find(|(_, waiting)| {
-            let nodes = &evidence.records.nodes;
-            let node = nodes.iter().find(|life| life.id == waiting.node.0);
-            node.is_some_and(|node| parked(evidence.records, node.number, at, waiting).is_some())
-        });
-        if let Some((id, _)) = waits {
-            found.push(format!("{id:?} waits at {at:?}, and the lock is free since {free:?}"));
+        if at < next && is_parked(evidence, at, waiting) {
+            found.push(format!("{id:?} waits at {at:?}, and there is room for it since {free:?}"));
         }
     }
     found
+}
+
+fn is_parked(evidence: &Evidence<'_>, at: Duration, waiting: &Waiting) -> bool {
+    let node = evidence.records.nodes.iter().find(|life| life.id == waiting.node.0);
+    node.is_some_and(|node| parked(evidence.records, node.number, at, waiting).is_some())
+}
+
+/// From when on one more may hold the lock so, if nothing else happens.
+fn room_from(story: &Story, step: &Step, mode: Mode) -> Duration {
+    let ids = step.state.roster.iter().flat_map(|(_, roster)| &roster.holders).map(|holder| holder.id);
+    let lives = ids.filter_map(|id| {
+        story.lives.iter().rev().find(|life| life.id == id && life.created <= step.revision)
+    });
+    let in_the_way = lives.filter(|life| mode != Mode::Shared || life.hold != Hold::Shared);
+    let mut ends: Vec<_> = in_the_way.map(Life::occupies_until).collect();
+    ends.sort_unstable();
+    // It takes all of them to end, or all but those for whom there is a permit besides.
+    let others = usize::from(mode.permits().unwrap_or(1)) - 1;
+    ends.iter().rev().nth(others).copied().unwrap_or_default()
 }

@@ -13,22 +13,27 @@ mod tokens_grow;
 mod told_no;
 mod told_yes;
 
+use crate::scenarios::LockKind;
 use crate::timeline::Story;
 use crate::world::Records;
 use baton_core::Record;
-use baton_core::lock::LockName;
+use baton_core::lock::{Hold, LockName};
 use std::time::Duration;
 
 /// What is known of a simulation after its end.
 pub struct Evidence<'a> {
     /// The locks.
     pub locks: &'a [LockName],
+    /// What they are used as.
+    pub kind: LockKind,
     /// What happened to each, by the store's history.
     pub stories: &'a [Story],
     /// What clients did and heard.
     pub records: &'a Records,
     /// When things stopped going wrong.
     pub calm: Duration,
+    /// What went wrong before has its consequences for so long.
+    pub aftermath: Duration,
     /// When it ended.
     pub end: Duration,
     /// What is left in the store.
@@ -67,4 +72,9 @@ pub fn violations(evidence: &Evidence<'_>) -> Vec<String> {
         invariant(evidence).into_iter().map(move |violation| format!("{name}: {violation}"))
     });
     found.collect()
+}
+
+/// Whether two may not hold a lock at once.
+pub(crate) fn excludes(one: Hold, other: Hold) -> bool {
+    one == Hold::Exclusive || other == Hold::Exclusive || one == other && one != Hold::Shared
 }

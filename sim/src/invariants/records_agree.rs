@@ -1,4 +1,4 @@
-//! The records of a lock agree with each other after every commit: a live grant is the roster's holder, the roster
+//! The records of a lock agree with each other after every commit: a live grant is a holder of the roster's, the roster
 //! counts its waiters, and places and waiters match one to one.
 
 use super::Evidence;
@@ -17,18 +17,18 @@ pub(super) fn violations(evidence: &Evidence<'_>) -> Vec<String> {
 
 fn disagreement(story: &Story, step: &Step) -> Option<String> {
     let state = &step.state;
-    let holder = state.roster.as_ref().and_then(|(_, roster)| roster.holder.as_ref());
+    let holders = state.roster.as_ref().map_or(&[][..], |(_, roster)| &roster.holders);
     for (id, index) in &state.grants {
         let life = &story.lives[*index];
         if life.expires <= step.at {
             continue;
         }
-        let Some(holder) = holder else {
-            return Some(format!("{id:?} is granted, and nobody is the holder"));
+        let Some(holder) = holders.iter().find(|holder| holder.id == *id && !holder.closed) else {
+            return Some(format!("{id:?} is granted, and not a holder"));
         };
         let fencing = holder.fencing.or(state.roster.as_ref().map(|(revision, _)| *revision));
-        if holder.id != *id || fencing != Some(life.created) {
-            return Some(format!("{id:?} is granted, and the holder is {:?}", holder.id));
+        if fencing != Some(life.created) || holder.hold != life.hold {
+            return Some(format!("{id:?} is granted otherwise than the roster says: {holder:?}"));
         }
     }
     let waiting = state.roster.as_ref().map_or(0, |(_, roster)| roster.waiting);

@@ -42,9 +42,9 @@ fn violation(story: &Story, call: &Call) -> Option<String> {
             })
         }
         (Ask::Force, Told::Forced { fencing }) => {
-            let life = story.life(*fencing);
-            let is_gone = life.is_some_and(|life| life.until() <= end);
-            (!is_gone).then(|| format!("{fencing} was forced by {end:?}, and lives"))
+            let is_gone = |token: &u64| story.life(*token).is_some_and(|life| life.until() <= end);
+            let lives = fencing.iter().find(|token| !is_gone(token))?;
+            Some(format!("{lives} was forced by {end:?}, and lives"))
         }
         (Ask::Force, Told::Refused(refusal)) if *refusal != Refusal::NotFound => {
             Some(format!("the administrator was told {refusal:?}"))

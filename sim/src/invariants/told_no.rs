@@ -54,6 +54,8 @@ fn denied<'a>(story: &'a Story, call: &Call) -> Option<&'a Life> {
         Refusal::Held(_)
             | Refusal::WaitTimeout(_)
             | Refusal::QueueFull(_)
+            | Refusal::Delayed(_)
+            | Refusal::ModeMismatch { .. }
             | Refusal::Expired
             | Refusal::AlreadyReleased
     );

@@ -2,9 +2,12 @@
 //! write it and put it into [`ALL`].
 
 mod calm;
+mod elections;
 mod everything;
 mod expiry;
 mod forced;
+mod modes;
+mod nodes;
 mod queue;
 mod reentrant;
 mod restarts;
@@ -20,7 +23,7 @@ use std::time::Duration;
 pub type Scenario = fn(&mut Dice) -> Plan;
 
 /// Every scenario: seeds take turns.
-pub const ALL: [(&str, Scenario); 8] = [
+pub const ALL: [(&str, Scenario); 15] = [
     ("calm", calm::plan),
     ("queue", queue::plan),
     ("retries", retries::plan),
@@ -29,6 +32,13 @@ pub const ALL: [(&str, Scenario); 8] = [
     ("reentrant", reentrant::plan),
     ("forced", forced::plan),
     ("everything", everything::plan),
+    ("nodes", nodes::plan),
+    ("everything with nodes", nodes::everything),
+    ("read and write", modes::read_and_write),
+    ("permits", modes::permits),
+    ("lock-delay", modes::lock_delay),
+    ("elections", elections::plan),
+    ("elections with nodes", elections::with_nodes),
 ];
 
 /// Who is there, how they behave, what goes wrong, and for how long. Chances are of a thousand.
@@ -38,12 +48,18 @@ pub struct Plan {
     pub is_traced: bool,
     /// A check that is left out on purpose.
     pub broken: Option<Broken>,
+    /// How many nodes at the same time.
+    pub nodes: usize,
     /// How many locks.
     pub locks: usize,
+    /// What they are used as.
+    pub kind: LockKind,
     /// How many clients.
     pub clients: usize,
     /// How clients behave.
     pub habits: Habits,
+    /// Whether the locks are elections, and what clients do then.
+    pub elections: Option<Electing>,
     /// The nodes' settings.
     pub config: Config,
     /// What goes wrong between node and store.
@@ -58,6 +74,28 @@ pub struct Plan {
     pub forced_ms: Option<(u64, u64)>,
     /// For how long things go wrong.
     pub active: Duration,
+}
+
+/// What a lock is used as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockKind {
+    /// By one at a time.
+    Plain,
+    /// By many readers or one writer.
+    ReadWrite,
+    /// By as many as there are permits.
+    Semaphore(u16),
+}
+
+/// What candidates and leaders do besides. Chances are of a thousand.
+#[derive(Clone, Copy, Debug)]
+pub struct Electing {
+    /// Candidates with a priority.
+    pub ranked: u32,
+    /// Leaders that name a successor, who may not be there.
+    pub names: u32,
+    /// Leaders that proclaim.
+    pub proclaims: u32,
 }
 
 /// How clients behave. Chances are of a thousand.
@@ -97,6 +135,14 @@ pub struct Habits {
     pub repeats: u32,
     /// Acquires that reuse a requestId with other parameters.
     pub reuses: u32,
+    /// Of the acquires of a read/write lock, those that share it.
+    pub reads: u32,
+    /// Acquires of another kind than the lock is used as.
+    pub mistakes: u32,
+    /// Acquires with a lock-delay.
+    pub delayed: u32,
+    /// How long.
+    pub delay_ms: (u64, u64),
 }
 
 /// A world without trouble: scenarios change what they are about.
@@ -104,7 +150,9 @@ fn base() -> Plan {
     Plan {
         is_traced: false,
         broken: None,
+        nodes: 1,
         locks: 2,
+        kind: LockKind::Plain,
         clients: 5,
         habits: Habits {
             think_ms: (0, 300),
@@ -124,7 +172,12 @@ fn base() -> Plan {
             reentrant: 0,
             repeats: 50,
             reuses: 20,
+            reads: 650,
+            mistakes: 0,
+            delayed: 0,
+            delay_ms: (50, 1200),
         },
+        elections: None,
         config: Config { call_max: Duration::from_secs(8), queue_max: 8, ..Config::default() },
         faults: Faults::none(),
         node_lives_ms: None,
@@ -136,7 +189,7 @@ fn base() -> Plan {
 }
 
 /// A bad way to the store; how bad differs.
-fn bad_way(dice: &mut Dice) -> Faults {
+pub(crate) fn bad_way(dice: &mut Dice) -> Faults {
     let level = dice.between((1, 4)) as u32;
     Faults {
         there_ms: (0, dice.between((1, 15))),

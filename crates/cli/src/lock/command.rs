@@ -1,9 +1,11 @@
 //! Runs a command in a process group of its own, while a lease lasts.
 
+use super::kind::HeldLease;
 use super::signals::{Signals, exit_code};
 use super::terminal::Terminal;
 use crate::failure::{CANNOT_RUN, Failure, NO_COMMAND};
-use baton_client::{Lease, LeaseLost};
+use crate::once::tee::Tee;
+use baton_client::LeaseLost;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, kill_current_process_group, kill_process_group,
@@ -11,6 +13,7 @@ use rustix::process::{
 };
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::process::Stdio;
 use std::time::Duration;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -22,8 +25,8 @@ const KILLED_MAX: Duration = Duration::from_secs(2);
 
 /// How it went.
 pub enum Ended {
-    /// The command came to its end.
-    Itself(u8),
+    /// The command came to its end: with this exit code, as shells put it.
+    Itself { code: u8, by_signal: bool },
     /// The lease was lost, and the whole group was stopped; `killed` if asking didn't help.
     Lost { lost: LeaseLost, killed: bool },
 }
@@ -33,23 +36,24 @@ struct Group {
     id: Pid,
     terminal: Option<Terminal>,
     /// How the leader ended.
-    leader: Option<u8>,
+    leader: Option<WaitStatus>,
 }
 
-/// Runs the command to its end, or to the lease's.
+/// Runs the command to its end, or to the lease's. What it prints goes through the tee, if there is one.
 pub async fn run(
     command: &[OsString],
     environment: &[(&str, String)],
-    lease: &Lease,
+    lease: &HeldLease,
     grace: Duration,
     signals: &mut Signals,
+    tee: Option<&mut Tee>,
 ) -> Result<Ended, Failure> {
     // Listening begins before there is a child whose end could be missed.
     let mut changes = unix::signal(SignalKind::child())?;
-    let mut group = Group::start(command, environment)?;
+    let mut group = Group::start(command, environment, tee)?;
     let lost = loop {
-        if let Some(code) = group.look(lease)? {
-            return Ok(Ended::Itself(code));
+        if let Some(status) = group.look(lease)? {
+            return Ok(ended(status));
         }
         tokio::select! {
             biased;
@@ -63,18 +67,28 @@ pub async fn run(
 }
 
 impl Group {
-    fn start(command: &[OsString], environment: &[(&str, String)]) -> Result<Self, Failure> {
+    fn start(
+        command: &[OsString],
+        environment: &[(&str, String)],
+        tee: Option<&mut Tee>,
+    ) -> Result<Self, Failure> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(Failure::new(64, "there is no command to run", "put it after --"));
         };
         let mut start = std::process::Command::new(program);
         start.args(arguments).envs(environment.iter().map(|(name, value)| (name, value))).process_group(0);
-        let child = start.spawn().map_err(|error| {
+        if tee.is_some() {
+            start.stdout(Stdio::piped());
+        }
+        let mut child = start.spawn().map_err(|error| {
             let found = error.kind() != std::io::ErrorKind::NotFound;
             let exit = if found { CANNOT_RUN } else { NO_COMMAND };
             let message = format!("{} can't be started: {error}", program.to_string_lossy());
             Failure::new(exit, message, "check the command after --, its permissions and PATH")
         })?;
+        if let (Some(tee), Some(output)) = (tee, child.stdout.take()) {
+            tee.begin(output);
+        }
         let group = Self { id: Pid::from_child(&child), terminal: Terminal::open(), leader: None };
         group.go_on();
         Ok(group)
@@ -94,7 +108,7 @@ impl Group {
     }
 
     /// Whether the command has ended, and how. If it was stopped from the terminal, we stop with it.
-    fn look(&mut self, lease: &Lease) -> Result<Option<u8>, Failure> {
+    fn look(&mut self, lease: &HeldLease) -> Result<Option<WaitStatus>, Failure> {
         while self.leader.is_none() {
             let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
             let Some((_, status)) = waitpid(Some(self.id), options).map_err(std::io::Error::from)? else {
@@ -103,7 +117,7 @@ impl Group {
             if status.stopped() {
                 self.stopped(status, lease);
             } else {
-                self.leader = ended(status);
+                self.leader = Some(status);
             }
         }
         if self.leader.is_some()
@@ -115,7 +129,7 @@ impl Group {
     }
 
     /// The shell that started us sees only us: it must see us stop too, or nobody could continue the command.
-    fn stopped(&self, status: WaitStatus, lease: &Lease) {
+    fn stopped(&self, status: WaitStatus, lease: &HeldLease) {
         let (Some(terminal), Some(signal)) = (&self.terminal, status.stopping_signal()) else { return };
         if ![Signal::TSTP, Signal::TTIN, Signal::TTOU].iter().any(|stop| stop.as_raw() == signal) {
             return;
@@ -161,13 +175,18 @@ impl Group {
     fn is_gone(&mut self) -> Result<bool, Failure> {
         if self.leader.is_none() {
             let status = waitpid(Some(self.id), WaitOptions::NOHANG).map_err(std::io::Error::from)?;
-            self.leader = status.and_then(|(_, status)| ended(status));
+            self.leader = status.map(|(_, status)| status);
         }
         Ok(self.leader.is_some() && test_kill_process_group(self.id) == Err(Errno::SRCH))
     }
 }
 
-fn ended(status: WaitStatus) -> Option<u8> {
-    let exited = status.exit_status().map(|code| u8::try_from(code & 0xff).unwrap_or(u8::MAX));
-    exited.or_else(|| status.terminating_signal().map(exit_code))
+fn ended(status: WaitStatus) -> Ended {
+    match status.terminating_signal() {
+        Some(signal) => Ended::Itself { code: exit_code(signal), by_signal: true },
+        None => {
+            let code = status.exit_status().map_or(u8::MAX, |code| (code & 0xff) as u8);
+            Ended::Itself { code, by_signal: false }
+        }
+    }
 }

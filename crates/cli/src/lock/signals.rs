@@ -11,6 +11,7 @@ const FORWARDED: [Signal; 6] =
 /// The signals that reach this process from here on.
 pub struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
+    asked_to_stop: bool,
 }
 
 impl Signals {
@@ -21,12 +22,17 @@ impl Signals {
         for signal in FORWARDED.into_iter().filter(|signal| ignored & bit(*signal) == 0) {
             streams.push((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?));
         }
-        Ok(Self { streams })
+        Ok(Self { streams, asked_to_stop: false })
+    }
+
+    /// Whether any of those that came asks to stop.
+    pub fn asked_to_stop(&self) -> bool {
+        self.asked_to_stop
     }
 
     /// The next one.
     pub async fn next(&mut self) -> Signal {
-        std::future::poll_fn(|cx| {
+        let signal = std::future::poll_fn(|cx| {
             for (signal, stream) in &mut self.streams {
                 if stream.poll_recv(cx).is_ready() {
                     return std::task::Poll::Ready(*signal);
@@ -34,18 +40,24 @@ impl Signals {
             }
             std::task::Poll::Pending
         })
-        .await
+        .await;
+        self.asked_to_stop |= asks_to_stop(signal);
+        signal
     }
 
     /// The next one that asks to stop: while nothing runs yet, the others have no addressee.
     pub async fn stop(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
-            if signal != Signal::USR1 && signal != Signal::USR2 {
+            if asks_to_stop(signal) {
                 return signal;
             }
         }
     }
+}
+
+fn asks_to_stop(signal: Signal) -> bool {
+    signal != Signal::USR1 && signal != Signal::USR2
 }
 
 fn bit(signal: Signal) -> u64 {

@@ -57,7 +57,7 @@ impl Drop for Spinner {
 fn describe(key: &str, holder: Option<&str>, place: Option<(u64, u64)>) -> String {
     let holder = match holder {
         Some(owner) => format!("held by {}", owner.escape_debug()),
-        None => "about to change hands".to_owned(),
+        None => "closed for a while or about to change hands".to_owned(),
     };
     let place = match place {
         Some((place, length)) => format!(", place {place} of {length} in its queue"),

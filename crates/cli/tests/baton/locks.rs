@@ -12,7 +12,8 @@ fn json(text: &str) -> Value {
 
 fn hold(server: &Server, key: &str) -> Running {
     let file = server.file("holds");
-    let script = format!("echo held > {}; while :; do sleep 0.02; done", quoted(&file));
+    // The file goes with the server's directory, and then so does whoever still holds.
+    let script = format!("echo held > {0}; while [ -e {0} ]; do sleep 0.02; done", quoted(&file));
     let running =
         Running::start(&mut server.command(&["lock", key, "--owner", "me", "--", "sh", "-c", &script]));
     line_of(&file);

@@ -48,7 +48,8 @@ pub fn run(command: &mut Command) -> Output {
     Running::start(command).end()
 }
 
-fn wait(child: &mut Child) -> ExitStatus {
+/// How a process ends, within 20 s.
+pub fn wait(child: &mut Child) -> ExitStatus {
     let mut status = None;
     eventually("the command ends", || {
         status = child.try_wait().unwrap();

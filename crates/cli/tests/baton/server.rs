@@ -14,6 +14,9 @@ const READY: &str = "baton is ready on ";
 pub struct Server {
     child: Child,
     pub url: String,
+    store: String,
+    /// What it is to find in its environment.
+    variables: Vec<(&'static str, String)>,
     directory: tempfile::TempDir,
 }
 
@@ -38,16 +41,31 @@ impl Server {
         Self::start_on(&address)
     }
 
+    /// On a port that stays the same, and on this store.
+    pub fn start_on_a_store(store: &str) -> Self {
+        Self::start_on_a_store_with(store, Vec::new())
+    }
+
+    /// The same, with this in its environment.
+    pub fn start_on_a_store_with(store: &str, variables: Vec<(&'static str, String)>) -> Self {
+        let mut server = Self::start_on_a_fixed_port();
+        server.kill();
+        server.store = store.into();
+        server.variables = variables;
+        server.restart();
+        server
+    }
+
     fn start_on(listen: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let (child, url) = launch(listen, directory.path());
-        Self { child, url, directory }
+        let (directory, store) = (tempfile::tempdir().unwrap(), "embedded:".to_owned());
+        let (child, url) = launch(listen, &store, &[], directory.path());
+        Self { child, url, store, variables: Vec::new(), directory }
     }
 
     /// Starts it again where it was, on the data that is there.
     pub fn restart(&mut self) {
         let listen = self.url.strip_prefix("http://").unwrap();
-        (self.child, self.url) = launch(listen, self.directory.path());
+        (self.child, self.url) = launch(listen, &self.store, &self.variables, self.directory.path());
     }
 
     /// A `baton` command that talks to this server.
@@ -85,6 +103,18 @@ impl Server {
         self.child.wait().unwrap();
     }
 
+    /// It is asked to stop, and does, in good order.
+    pub fn stop(&mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        let status = process::wait(&mut self.child);
+        assert!(status.success(), "{status}: {}", self.log());
+    }
+
+    /// The status of a GET.
+    pub fn get_status(&self, path: &str) -> u16 {
+        crate::http::status(&self.url, path, Duration::from_secs(10))
+    }
+
     /// Whether someone holds a lock.
     pub fn is_held(&self, key: &str) -> bool {
         match self.run(&["locks", "show", key]).code {
@@ -103,11 +133,17 @@ impl Server {
 }
 
 /// Starts the server and waits for its ready line.
-fn launch(listen: &str, directory: &Path) -> (Child, String) {
+fn launch(
+    listen: &str,
+    store: &str,
+    variables: &[(&'static str, String)],
+    directory: &Path,
+) -> (Child, String) {
     let log = std::fs::File::options().create(true).append(true).open(directory.join("server.log")).unwrap();
     let mut child = binary()
-        .args(["serve", "--listen", listen, "--data"])
+        .args(["serve", "--listen", listen, "--store", store, "--data"])
         .arg(directory.join("data"))
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log)

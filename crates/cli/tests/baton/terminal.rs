@@ -102,7 +102,7 @@ fn ctrl_c_reaches_the_command_and_the_lock_is_given_back() {
 fn a_waiter_shows_holder_and_place_and_ctrl_c_leaves_the_queue() {
     let server = Server::start();
     let ready = server.file("ready");
-    let script = format!("echo > {}; while :; do sleep 0.02; done", quoted(&ready));
+    let script = format!("echo > {0}; while [ -e {0} ]; do sleep 0.02; done", quoted(&ready));
     let _holder = crate::process::Running::start(&mut server.command(&[
         "lock",
         "k",

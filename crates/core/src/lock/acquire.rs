@@ -25,9 +25,12 @@ pub(super) fn decide(
     {
         return replay_memo(state, acquire, memo);
     }
-    if let Some(holder) = &state.roster.holder
-        && holder.id == acquire.id
-    {
+    if let Some(holder) = state.roster.find(acquire.id) {
+        if holder.closed {
+            // It is over, and remembered at least as long as its place is closed.
+            let same = holder.digest == acquire.digest;
+            return state.reply(if same { Reply::Expired } else { Reply::RequestIdReused });
+        }
         return replay_grant(state, acquire);
     }
     let waiting = own_place(&mut state, acquire)?;
@@ -36,19 +39,18 @@ pub(super) fn decide(
     {
         return state.reply(Reply::RequestIdReused);
     }
-    if acquire.attachment.is_none() {
-        // A refusal shows when the lease ends, so that the grant has to be read anyway.
-        state.evict_if_expired()?;
-    } else if state.roster.holder.is_some() && state.holder().is_none() {
-        state.evict();
-    }
+    make_way(&mut state, acquire)?;
     if let Some(waiting) = waiting {
         return match acquire.attachment {
             Some(attachment) => rejoin(state, acquire, attachment, waiting),
             None => take_own_turn(state, acquire, &waiting),
         };
     }
-    if let Some(holder) = state.roster.holder.clone()
+    if is_of_another_kind(&state, acquire) {
+        let permits = state.roster.permits;
+        return state.reply(Reply::ModeMismatch { permits });
+    }
+    if let Some(holder) = state.roster.exclusive().cloned()
         && acquire.terms.reentrant
         && holder.flags.reentrant
         && holder.owner == acquire.terms.owner
@@ -59,23 +61,56 @@ pub(super) fn decide(
     take_or_wait(state, acquire)
 }
 
+fn is_of_another_kind(state: &State<'_>, acquire: &Acquire) -> bool {
+    !state.roster.is_empty() && state.roster.permits != acquire.terms.mode.permits()
+}
+
+/// Ends those who are in the way though their leases are over.
+fn make_way(state: &mut State<'_>, acquire: &Acquire) -> Result<(), Pause> {
+    if is_of_another_kind(state, acquire)
+        || acquire.attachment.is_none() && !state.roster.admits(acquire.terms.mode)
+    {
+        // A refusal shows when the first lease ends, so that the grants have to be read anyway.
+        state.evict_expired()?;
+        if state.has_more_to_end {
+            return Err(Pause::SettleFirst);
+        }
+    } else if let Some(holder) = state.roster.exclusive() {
+        let id = holder.id;
+        if state.living(id).is_none() {
+            state.evict(id)?;
+        }
+    }
+    // Whoever waits for one of several places queues without asking: the first lease's end is looked at in time.
+    Ok(())
+}
+
 /// The queue comes first; then the caller takes the lock if it is free, or waits if it wants to.
 fn take_or_wait(mut state: State<'_>, acquire: &Acquire) -> Result<Decided, Pause> {
     let someone_comes_before = state.hand_over()?;
-    if state.roster.holder.is_none() && !someone_comes_before {
+    if state.roster.admits(acquire.terms.mode) && !someone_comes_before {
         let granted = state.grant(acquire.id, &acquire.terms, None)?;
         return state.reply(Reply::Granted(granted));
     }
-    let Some(attachment) = acquire.attachment else {
-        let held = state.held()?;
-        return state.reply(Reply::Held(held));
-    };
+    let Some(attachment) = acquire.attachment else { return refuse(state) };
     if state.roster.waiting >= state.context.queue_max {
         let held = state.held()?;
         return state.reply(Reply::QueueFull(held));
     }
-    state.enqueue(acquire.id, &acquire.terms, attachment)?;
+    state.enqueue(acquire.id, &acquire.terms, attachment, acquire.rank)?;
+    if acquire.rank != 0 && state.roster.holders.is_empty() {
+        // By its rank it may have come to stand before those who were to take it.
+        state.hand_over()?;
+    }
     state.reply(Reply::Parked)
+}
+
+/// The lock can't be had now: because somebody has it, or because nobody may yet.
+fn refuse(state: State<'_>) -> Result<Decided, Pause> {
+    let held = state.held()?;
+    let is_closed =
+        !state.roster.holders.is_empty() && state.roster.holders.iter().all(|holder| holder.closed);
+    state.reply(if is_closed { Reply::Delayed(held) } else { Reply::Held(held) })
 }
 
 /// The request ended before: the same answer again, never the lock.
@@ -92,21 +127,20 @@ fn replay_memo(state: State<'_>, acquire: &Acquire, memo: &Memo) -> Result<Decid
 
 /// The request's own grant: the same again, renewed; it may have been delivered twice now, so nobody may undo it.
 fn replay_grant(mut state: State<'_>, acquire: &Acquire) -> Result<Decided, Pause> {
-    let Some(mut holder) = state.holder() else {
+    let Some(mut holder) = state.living(acquire.id) else {
         // Its own lease ran out: that is the answer, and the next in the queue gets the lock.
-        let same = state.roster.holder.as_ref().is_some_and(|holder| holder.digest == acquire.digest);
-        state.evict();
+        let same = state.roster.find(acquire.id).is_some_and(|holder| holder.digest == acquire.digest);
+        state.evict(acquire.id)?;
         state.hand_over()?;
         return state.reply(if same { Reply::Expired } else { Reply::RequestIdReused });
     };
     if holder.digest != acquire.digest {
         return state.reply(Reply::RequestIdReused);
     }
-    state.view.touch(&state.lock.grant(holder.id), acquire.terms.ttl);
+    state.touch(&holder, acquire.terms.ttl);
     if !holder.replayed {
         holder.replayed = true;
-        state.roster.holder = Some(holder.clone());
-        state.change();
+        state.replace(holder.clone());
     }
     let granted = again(&holder, acquire, holder.count);
     state.reply(Reply::Granted(granted))
@@ -126,9 +160,8 @@ fn nest(mut state: State<'_>, acquire: &Acquire, mut holder: Holder) -> Result<D
     let fate = Fate::Nested { of: holder.id, count };
     state.remember(acquire.id, fate, State::fencing(&holder), acquire.digest, &holder.owner);
     state.view.lease(&state.lock.grant(holder.id))?;
-    state.view.touch(&state.lock.grant(holder.id), acquire.terms.ttl);
-    state.roster.holder = Some(holder.clone());
-    state.change();
+    state.touch(&holder, acquire.terms.ttl);
+    state.replace(holder.clone());
     state.reply(Reply::Granted(again(&holder, acquire, count)))
 }
 
@@ -140,11 +173,11 @@ fn replay_nested(
     count: u32,
 ) -> Result<Decided, Pause> {
     // The same request may have been granted anew since, once it was forgotten: then with another token.
-    let is_same = |holder: &Holder| holder.id == of && State::fencing(holder) == Stamp::At(memo.fencing);
-    if state.roster.holder.as_ref().is_some_and(is_same)
-        && let Some(holder) = state.holder()
+    let is_same = |holder: &Holder| !holder.closed && State::fencing(holder) == Stamp::At(memo.fencing);
+    if state.roster.find(of).is_some_and(is_same)
+        && let Some(holder) = state.living(of)
     {
-        state.view.touch(&state.lock.grant(of), acquire.terms.ttl);
+        state.touch(&holder, acquire.terms.ttl);
         return state.reply(Reply::Granted(again(&holder, acquire, count)));
     }
     match state.recall(of)? {
@@ -163,6 +196,7 @@ fn again(holder: &Holder, acquire: &Acquire, count: u32) -> Granted {
         principal: holder.principal.clone(),
         ttl: acquire.terms.ttl,
         count,
+        hold: holder.hold,
         is_new: false,
     }
 }
@@ -196,19 +230,17 @@ fn rejoin(
 /// stays with the call that is parked for it.
 fn take_own_turn(mut state: State<'_>, acquire: &Acquire, waiting: &Waiting) -> Result<Decided, Pause> {
     let someone_comes_before = state.hand_over()?;
-    match &state.roster.holder {
+    if state.roster.find(acquire.id).is_some() {
         // Its parked call was first; this one hears the same.
-        Some(holder) if holder.id == acquire.id => return replay_grant(state, acquire),
-        None if !someone_comes_before => {
-            // Unless it was forgotten, and has just been dropped.
-            if state.waiting(acquire.id)?.is_some() {
-                state.dequeue(acquire.id, waiting.place);
-            }
-            let granted = state.grant(acquire.id, &waiting.terms, Some(waiting))?;
-            return state.reply(Reply::Granted(granted));
-        }
-        _ => {}
+        return replay_grant(state, acquire);
     }
-    let held = state.held()?;
-    state.reply(Reply::Held(held))
+    if state.roster.admits(acquire.terms.mode) && !someone_comes_before {
+        // Unless it was forgotten, and has just been dropped.
+        if state.waiting(acquire.id)?.is_some() {
+            state.dequeue(acquire.id, waiting.place);
+        }
+        let granted = state.grant(acquire.id, &waiting.terms, Some(waiting))?;
+        return state.reply(Reply::Granted(granted));
+    }
+    refuse(state)
 }

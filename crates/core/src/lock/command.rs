@@ -1,12 +1,13 @@
 //! What can be asked of a lock, and what is answered.
 
 use super::grant::{Digest, Flags, Terms};
+use super::mode::Hold;
 use super::name::{GrantId, LockName, Principal};
 use super::state::State;
 use super::token::LockToken;
 use super::waiting::Waiting;
-use super::{acquire, force, queue, release};
-use crate::record::{Revision, WallTime};
+use super::{acquire, election, force, queue, release};
+use crate::record::{Bytes, Revision, WallTime};
 use crate::view::{Pause, Stamp, View};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -29,6 +30,8 @@ pub enum Command {
     Acquire(Acquire),
     /// Give it back, or count one down.
     Release(Release),
+    /// Change what is said of the holder.
+    Proclaim(Proclaim),
     /// Take it from its holder.
     Force(Force),
     /// The parked call ended: leave the queue.
@@ -42,7 +45,7 @@ pub enum Command {
         /// As it was made.
         fencing: Revision,
     },
-    /// Time passed: see whether the holder is gone and who comes next.
+    /// Time passed: see whether a holder is gone and who comes next.
     Settle,
 }
 
@@ -57,6 +60,8 @@ pub struct Acquire {
     pub digest: Digest,
     /// The call that would be parked; without one it doesn't wait.
     pub attachment: Option<u64>,
+    /// Where it would stand in the queue: behind lower ranks. See [`election::rank`]; 0 for those who have none.
+    pub rank: u16,
 }
 
 /// A release with an authentic token.
@@ -70,6 +75,19 @@ pub struct Release {
     pub principal: Principal,
     /// The release's own, if it has a requestId.
     pub id: Option<GrantId>,
+    /// The owner who is to have it next, and has to be waiting for that.
+    pub successor: Option<Arc<str>>,
+}
+
+/// A new value of the holder's, with an authentic token.
+#[derive(Clone, Debug)]
+pub struct Proclaim {
+    /// The grant's.
+    pub id: GrantId,
+    /// As it was made.
+    pub fencing: Revision,
+    /// Takes the place of its metadata; compact JSON.
+    pub value: Option<Bytes>,
 }
 
 /// A forced release.
@@ -77,6 +95,10 @@ pub struct Release {
 pub struct Force {
     /// Only this grant; whoever holds it if absent.
     pub target: Option<GrantId>,
+    /// Only the grant with this token.
+    pub fencing: Option<Revision>,
+    /// For how long its place stays closed afterwards.
+    pub delay: Duration,
     /// Who does it.
     pub by: Arc<str>,
     /// Why.
@@ -130,8 +152,19 @@ pub enum Reply {
     Held(Held),
     /// Nobody more may wait.
     QueueFull(Held),
+    /// Nobody has it, but a lease ran out, and its lock-delay is not over (L14).
+    Delayed(Held),
+    /// It is in use as another kind of lock, or with another number of permits (L17).
+    ModeMismatch {
+        /// How many permits it has, if it is a semaphore.
+        permits: Option<u16>,
+    },
     /// Given back, now or earlier.
     Released,
+    /// The holder's value is the new one.
+    Proclaimed,
+    /// The named successor doesn't wait: nothing was changed.
+    NoSuchSuccessor,
     /// The request's grant was given back already.
     AlreadyReleased,
     /// The lease ran out or was forced.
@@ -148,15 +181,17 @@ pub enum Reply {
         owner: Arc<str>,
         /// Its token.
         fencing: Stamp,
+        /// The tokens of those who hold it still.
+        others: Vec<Revision>,
     },
     /// The parked call, or the undelivered grant, is no more.
     Left,
     /// What a look at the lock showed.
     Settled {
-        /// When to look again: the holder's lease ends then if not renewed.
-        holder_expires_in: Option<Duration>,
-        /// How many wait.
-        waiting: u64,
+        /// When to look again: the first lease or lock-delay ends then if not renewed.
+        look_in: Option<Duration>,
+        /// Whether somebody who waits at another node could take it.
+        is_free: bool,
     },
 }
 
@@ -179,6 +214,8 @@ pub struct Granted {
     pub ttl: Duration,
     /// How many releases it takes.
     pub count: u32,
+    /// How it is held.
+    pub hold: Hold,
     /// Whether this answer made the grant, so that it may be undone if it can't be delivered.
     pub is_new: bool,
 }
@@ -186,9 +223,9 @@ pub struct Granted {
 /// A lock that can't be had now, in an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// Who has it; nobody between two holders.
+    /// Who has it, of several the one whose lease ends first; nobody between two holders.
     pub owner: Option<Arc<str>>,
-    /// When its lease would end.
+    /// When its lease would end, or the lock-delay ends.
     pub retry_after: Option<Duration>,
     /// How many wait.
     pub waiting: u64,
@@ -239,6 +276,8 @@ pub struct Decided {
     pub reply: Reply,
     /// What else happens.
     pub effects: Vec<Effect>,
+    /// Whether more could be done at once that doesn't fit in the same commit: settle the lock right after it.
+    pub more: bool,
 }
 
 /// What to do, given what the view shows. On [`Pause`] the view's draft must be rolled back.
@@ -251,6 +290,7 @@ pub fn decide(
     match command {
         Command::Acquire(acquire) => acquire::decide(lock, acquire, view, context),
         Command::Release(release) => release::decide(lock, release, view, context),
+        Command::Proclaim(proclaim) => election::proclaim(State::open(lock, view, context)?, proclaim),
         Command::Force(force) => force::decide(State::open(lock, view, context)?, force),
         Command::Leave(attachment) => queue::leave(State::open(lock, view, context)?, *attachment),
         Command::Detach(attachment) => queue::detach(State::open(lock, view, context)?, *attachment),

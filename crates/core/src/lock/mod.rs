@@ -8,6 +8,7 @@
 //! | [`memo`] | the lock and a request's id | 10 minutes | what became of the request |
 //! | [`waiting`] | the lock and the grant's id | while queued | who waits, and where its call is parked |
 //! | order | the lock and a number | while queued | whose turn comes when |
+//! | delay | the lock and the grant's id | the lease and a while after | that its place stays closed (L14) |
 //! | [`audit`] | the lock and the grant's id | 30 days | who forced it free, and why |
 //!
 //! Every change of holders or queue rewrites the roster, so **the roster's revision vouches for the queue**: a
@@ -15,15 +16,17 @@
 //! (they expire, and a memo may be written to poison a lost commit), so they are always checked.
 //!
 //! # The rules
-//! One file a command: [`acquire`], [`release`], [`force`], [`queue`] (leave, detach, settle). [`state`] is what
-//! they share: the lock as a view shows it.
+//! One file a command: [`acquire`], [`release`], [`force`], [`queue`] (leave, detach, settle). [`election`] is what
+//! elections add. [`state`] is what they share: the lock as a view shows it.
 
 pub mod acquire;
 pub mod audit;
 pub mod command;
+pub mod election;
 pub mod force;
 pub mod grant;
 pub mod memo;
+pub mod mode;
 pub mod name;
 pub mod queue;
 pub mod release;
@@ -33,8 +36,9 @@ pub mod token;
 pub mod waiting;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use command::{Command, Context, Decided, Effect, Granted, Liveness, NodeId, Reply, decide};
-pub use name::{GrantId, LockName, Principal};
+pub use mode::{Hold, Mode};
+pub use name::{Family, GrantId, LockName, Principal};
 pub use token::{ClusterKey, FencingToken, LockToken};

@@ -31,13 +31,13 @@ pub(super) fn detach(mut state: State<'_>, attachment: Attachment) -> Result<Dec
     state.reply(Reply::Left)
 }
 
-/// Time has passed: evict a holder whose lease is over, drop the forgotten, hand over.
+/// Time has passed: evict holders whose leases are over, drop the forgotten, hand over.
 pub(super) fn settle(mut state: State<'_>) -> Result<Decided, Pause> {
-    state.evict_if_expired()?;
+    state.evict_expired()?;
     state.hand_over()?;
-    let holder_expires_in = state.held()?.retry_after;
-    let waiting = state.roster.waiting;
-    state.reply(Reply::Settled { holder_expires_in, waiting })
+    let look_in = state.held()?.retry_after;
+    let is_free = state.is_free_elsewhere || state.roster.holders.is_empty() && state.roster.waiting > 0;
+    state.reply(Reply::Settled { look_in, is_free })
 }
 
 fn is_attached(state: &State<'_>, waiting: &Waiting, attachment: Attachment) -> bool {

@@ -2,14 +2,19 @@
 //!
 //! Layout, version 1: number of holders (0 or 1), for each: id (16), digest of the request (8), owner,
 //! principal, granted at, releases needed, flags (reentrant, alone, replayed), fencing token (0: this record's own
-//! revision); then the next place, how many wait,
-//! and the holder's metadata.
+//! revision); then the next place, how many wait, and the holder's metadata.
+//!
+//! Version 2, for all but a plain exclusive holder or none: permits (0: not a semaphore), then as above with any number of
+//! holders, whose flags are the grant's, followed by a byte (replayed, closed), how it is held, and the lock-delay in ms.
 
 use super::grant::{Digest, Flags};
+use super::mode::{HOLDERS_MAX, Hold, Mode};
 use super::name::{GrantId, Principal};
 use crate::codec::{Decoder, Encoder, Unreadable};
 use crate::record::{Bytes, Revision, WallTime};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
 
 /// Who holds the lock, if the grant of this id is still there.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +35,13 @@ pub struct Holder {
     pub flags: Flags,
     /// Whether the grant was given out a second time: then no node may take it back as undelivered.
     pub replayed: bool,
+    /// Its lease has run out or was forced away, and is remembered as such. It only keeps its place closed until its
+    /// delay record is gone (L14).
+    pub closed: bool,
+    /// How it is held.
+    pub hold: Hold,
+    /// For how long its place stays closed if the lease runs out.
+    pub delay: Duration,
     /// The fencing token; `None` while the roster is as the grant's own commit put it, and so has that revision.
     pub fencing: Option<Revision>,
 }
@@ -37,32 +49,100 @@ pub struct Holder {
 /// A roster record's value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Roster {
-    /// Who holds the lock.
-    pub holder: Option<Holder>,
+    /// Who holds the lock, in the order of their grants.
+    pub holders: Vec<Holder>,
+    /// How many permits there are, if it is a semaphore. Fixed while the roster exists.
+    pub permits: Option<u16>,
     /// The next place in the queue.
     pub next_place: u64,
     /// How many are in the queue.
     pub waiting: u64,
-    /// The holder's, as compact JSON.
+    /// The exclusive holder's, as compact JSON.
     pub metadata: Option<Bytes>,
 }
 
-const VERSION: u8 = 1;
+const NEWEST: u8 = 2;
 
 impl Roster {
+    /// Whether nobody holds it and nobody waits: then there is no roster.
+    pub fn is_empty(&self) -> bool {
+        self.holders.is_empty() && self.waiting == 0
+    }
+
+    /// The holder whose grant has this id, or had it while its place is closed.
+    pub fn find(&self, id: GrantId) -> Option<&Holder> {
+        self.holders.iter().find(|holder| holder.id == id)
+    }
+
+    /// The holder, if it holds the lock alone.
+    pub fn exclusive(&self) -> Option<&Holder> {
+        self.holders.first().filter(|holder| holder.hold == Hold::Exclusive && !holder.closed)
+    }
+
+    /// Whether one more may hold it so.
+    pub fn admits(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Exclusive => self.holders.is_empty(),
+            Mode::Shared => {
+                self.holders.iter().all(|holder| holder.hold == Hold::Shared) && self.has_space(HOLDERS_MAX)
+            }
+            Mode::Semaphore { permits } => self.has_space(permits),
+        }
+    }
+
+    /// Whether one more may hold it, if it asks for the right thing.
+    pub fn has_room(&self) -> bool {
+        self.admits(self.permits.map_or(Mode::Shared, |permits| Mode::Semaphore { permits }))
+    }
+
+    fn has_space(&self, places: u16) -> bool {
+        self.holders.len() < usize::from(places)
+    }
+
+    /// How somebody would hold it who is admitted: with the lowest permit that is free.
+    pub(super) fn next_hold(&self, mode: Mode) -> Hold {
+        match mode {
+            Mode::Exclusive => Hold::Exclusive,
+            Mode::Shared => Hold::Shared,
+            Mode::Semaphore { permits } => {
+                let is_free = |slot: &u16| {
+                    !self.holders.iter().any(|holder| holder.hold == Hold::Permit { slot: *slot })
+                };
+                Hold::Permit { slot: (0..permits).find(is_free).unwrap_or(permits) }
+            }
+        }
+    }
+
     /// The record's value.
     pub fn encode(&self) -> Bytes {
-        let mut to = Encoder::new(VERSION).number(self.holder.iter().count() as u64);
-        if let Some(holder) = &self.holder {
+        let is_plain = self.permits.is_none()
+            && match &self.holders[..] {
+                [] => true,
+                [only] => only.hold == Hold::Exclusive && !only.flags.delayed && !only.closed,
+                _ => false,
+            };
+        let mut to = Encoder::new(if is_plain { 1 } else { NEWEST });
+        if !is_plain {
+            to = to.number(self.permits.unwrap_or(0).into());
+        }
+        to = to.number(self.holders.len() as u64);
+        for holder in &self.holders {
             to = to
                 .fixed(&holder.id.0)
                 .fixed(&holder.digest)
                 .bytes(holder.owner.as_bytes())
                 .bytes(holder.principal.as_bytes())
                 .number(holder.granted_at.0)
-                .number(holder.count.into())
-                .byte(holder.flags.bits() | u8::from(holder.replayed) << 2)
-                .number(holder.fencing.map_or(0, |token| token.0));
+                .number(holder.count.into());
+            to = if is_plain {
+                to.byte(holder.flags.bits() | u8::from(holder.replayed) << 2)
+            } else {
+                to.byte(holder.flags.bits())
+                    .byte(u8::from(holder.replayed) | u8::from(holder.closed) << 1)
+                    .number(holder.hold.number())
+                    .number(holder.delay.as_millis() as u64)
+            };
+            to = to.number(holder.fencing.map_or(0, |token| token.0));
         }
         to = to.number(self.next_place).number(self.waiting).byte(u8::from(self.metadata.is_some()));
         to.bytes(self.metadata.as_deref().unwrap_or_default()).finish()
@@ -70,25 +150,38 @@ impl Roster {
 
     /// Reads a record's value.
     pub fn decode(value: &[u8]) -> Result<Self, Unreadable> {
-        let mut from = Decoder::new(value, VERSION)?;
-        let holder = match from.number()? {
-            0 => None,
-            1 => Some(Self::decode_holder(&mut from)?),
-            _ => return Err(Unreadable),
-        };
+        let (version, mut from) = Decoder::versioned(value, NEWEST)?;
+        let permits = if version == 1 { 0 } else { from.number()? };
+        let permits = u16::try_from(permits).map_err(|_| Unreadable)?;
+        let count = from.number()?;
+        if count > if version == 1 { 1 } else { HOLDERS_MAX.into() } || permits > HOLDERS_MAX {
+            return Err(Unreadable);
+        }
+        let mut holders = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            holders.push(Self::decode_holder(&mut from, version)?);
+        }
         let (next_place, waiting) = (from.number()?, from.number()?);
         let has_metadata = from.byte()? != 0;
         let metadata = from.bytes()?;
         from.finish()?;
-        Ok(Self { holder, next_place, waiting, metadata: has_metadata.then(|| metadata.into()) })
+        let (permits, metadata) = ((permits > 0).then_some(permits), has_metadata.then(|| metadata.into()));
+        Ok(Self { holders, permits, next_place, waiting, metadata })
     }
 
-    fn decode_holder(from: &mut Decoder<'_>) -> Result<Holder, Unreadable> {
+    fn decode_holder(from: &mut Decoder<'_>, version: u8) -> Result<Holder, Unreadable> {
         let (id, digest) = (GrantId(from.fixed()?), from.fixed()?);
         let (owner, principal) = (from.text()?, from.text()?);
         let granted_at = from.time()?;
         let count = u32::try_from(from.number()?).map_err(|_| Unreadable)?;
-        let flags = from.byte()?;
+        let bits = from.byte()?;
+        let (mut flags, mut state, mut hold, mut delay) =
+            (bits & 3, bits >> 2 & 1, Hold::Exclusive, Duration::ZERO);
+        if version > 1 {
+            (flags, state) = (bits, from.byte()?);
+            hold = Hold::from_number(from.number()?)?;
+            delay = Duration::from_millis(from.number()?);
+        }
         let fencing = from.number()?;
         Ok(Holder {
             id,
@@ -97,8 +190,11 @@ impl Roster {
             principal,
             granted_at,
             count,
-            flags: Flags::from_bits(flags & 3).ok_or(Unreadable)?,
-            replayed: flags & 4 != 0,
+            flags: Flags::from_bits(flags).ok_or(Unreadable)?,
+            replayed: state & 1 != 0,
+            closed: state & 2 != 0,
+            hold,
+            delay,
             fencing: (fencing != 0).then_some(Revision(fencing)),
         })
     }
@@ -108,27 +204,118 @@ impl Roster {
 mod tests {
     use super::*;
     use alloc::string::String;
-    use alloc::vec::Vec;
+    use alloc::vec;
     use proptest::prelude::*;
 
     fn holder() -> impl Strategy<Value = Holder> {
-        any::<([u8; 16], [u8; 8], String, String, u64, u32, u8, bool, Option<u32>)>().prop_map(|parts| {
-            let (id, digest, owner, principal, at, count, bits, replayed, fencing) = parts;
-            let flags = Flags::from_bits(bits & 3).unwrap();
+        let parts = any::<([u8; 16], [u8; 8], String, String, u64, u32, u8, [bool; 2], Option<u32>)>();
+        (parts, 0..300_u64, any::<u32>()).prop_map(|(parts, hold, ms)| {
+            let (id, digest, owner, principal, at, count, bits, [replayed, closed], fencing) = parts;
+            let flags = Flags::from_bits(bits & 7).unwrap();
             let fencing = fencing.map(|token| Revision(u64::from(token) + 1));
             let (owner, principal) = (owner.as_str().into(), principal.as_str().into());
-            let granted_at = WallTime(at);
-            Holder { id: GrantId(id), digest, owner, principal, granted_at, count, flags, replayed, fencing }
+            let (granted_at, hold) = (WallTime(at), Hold::from_number(hold).unwrap());
+            let is_plain = hold == Hold::Exclusive && !flags.delayed && !closed;
+            let delay = if is_plain { Duration::ZERO } else { Duration::from_millis(ms.into()) };
+            let (id, fencing) = (GrantId(id), fencing);
+            Holder {
+                id,
+                digest,
+                owner,
+                principal,
+                granted_at,
+                count,
+                flags,
+                replayed,
+                closed,
+                hold,
+                delay,
+                fencing,
+            }
         })
     }
 
     proptest! {
         #[test]
         fn a_roster_is_read_as_it_was_written(
-            holder in proptest::option::of(holder()), next_place: u64, waiting: u64, metadata: Option<Vec<u8>>,
+            holders in proptest::collection::vec(holder(), 0..4),
+            permits in proptest::option::of(1..=HOLDERS_MAX),
+            numbers: [u64; 2],
+            metadata: Option<Vec<u8>>,
         ) {
-            let roster = Roster { holder, next_place, waiting, metadata: metadata.map(Into::into) };
+            let [next_place, waiting] = numbers;
+            let roster = Roster { holders, permits, next_place, waiting, metadata: metadata.map(Into::into) };
             prop_assert_eq!(Roster::decode(&roster.encode()), Ok(roster));
         }
+    }
+
+    fn plain() -> Holder {
+        Holder {
+            id: GrantId([1; 16]),
+            digest: [2; 8],
+            owner: "o".into(),
+            principal: "p".into(),
+            granted_at: WallTime(5),
+            count: 1,
+            flags: Flags { alone: true, ..Flags::default() },
+            replayed: true,
+            closed: false,
+            hold: Hold::Exclusive,
+            delay: Duration::ZERO,
+            fencing: Some(Revision(9)),
+        }
+    }
+
+    #[test]
+    fn a_plain_holder_is_written_as_it_always_was() {
+        let value = [&[1, 1][..], &[1; 16], &[2; 8], &[1, b'o', 1, b'p', 5, 1, 6, 9, 7, 3, 0, 0]].concat();
+        let roster = Roster { holders: vec![plain()], next_place: 7, waiting: 3, ..Roster::default() };
+        assert_eq!(*roster.encode(), value);
+        assert_eq!(Roster::decode(&value), Ok(roster));
+    }
+
+    #[test]
+    fn who_is_admitted_depends_on_who_is_there() {
+        let with = |holds: &[Hold], permits| {
+            let holders = holds.iter().map(|hold| Holder { hold: *hold, ..plain() }).collect();
+            Roster { holders, permits, ..Roster::default() }
+        };
+        let (exclusive, shared, permit) = (Hold::Exclusive, Hold::Shared, |slot| Hold::Permit { slot });
+        let semaphore = Mode::Semaphore { permits: 3 };
+        for (roster, mode, admitted) in [
+            (with(&[], None), Mode::Exclusive, true),
+            (with(&[], None), Mode::Shared, true),
+            (with(&[], None), semaphore, true),
+            (with(&[exclusive], None), Mode::Exclusive, false),
+            (with(&[exclusive], None), Mode::Shared, false),
+            (with(&[shared], None), Mode::Exclusive, false),
+            (with(&[shared; 255], None), Mode::Shared, true),
+            (with(&[shared; 256], None), Mode::Shared, false),
+            (with(&[permit(0), permit(1)], Some(3)), semaphore, true),
+            (with(&[permit(0), permit(1), permit(2)], Some(3)), semaphore, false),
+        ] {
+            assert_eq!(roster.admits(mode), admitted, "{mode:?} beside {:?}", roster.holders.first());
+        }
+        for (holds, slot) in [(&[][..], 0), (&[permit(0), permit(2)], 1), (&[permit(1), permit(0)], 2)] {
+            assert_eq!(with(holds, Some(3)).next_hold(semaphore), permit(slot));
+        }
+    }
+
+    #[test]
+    fn the_largest_roster_is_far_below_what_a_commit_takes() {
+        let longest: Arc<str> = "x".repeat(256).into();
+        let holder = Holder {
+            owner: longest.clone(),
+            principal: longest,
+            granted_at: WallTime(1 << 42),
+            count: u32::MAX,
+            fencing: Some(Revision::MAX),
+            hold: Hold::Permit { slot: 255 },
+            delay: Duration::from_secs(86_400),
+            ..plain()
+        };
+        let holders = vec![holder; HOLDERS_MAX.into()];
+        let bytes = Roster { holders, permits: Some(HOLDERS_MAX), ..Roster::default() }.encode().len();
+        assert!(bytes < 150 * 1024, "{bytes}");
     }
 }

@@ -1,19 +1,25 @@
 //! The lock as a view shows it, and the steps that all rules are made of: grant, end, hand over, prune.
 
 use super::command::{Context, Decided, Effect, End, Granted, Held, Liveness, Reply};
+use super::election;
 use super::grant::{Digest, Flags, Grant, Terms};
 use super::memo::{Fate, Memo};
+use super::mode::Hold;
 use super::name::{GrantId, Kind, LockName};
 use super::roster::{Holder, Roster};
 use super::waiting::Waiting;
+use crate::codec::Encoder;
 use crate::commit::Ttl;
 use crate::record::Bytes;
 use crate::view::{Pause, Stamp, View};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// Forgotten waiters dropped by one command at most, so that it fits in a commit.
 const PRUNE_MAX: usize = 16;
+/// Holders ended by one command because their time is over, at most; for the same reason.
+const EVICT_MAX: usize = 6;
 
 /// A lock that is being decided on.
 pub(super) struct State<'a> {
@@ -21,6 +27,11 @@ pub(super) struct State<'a> {
     pub view: &'a mut View,
     pub context: &'a Context<'a>,
     pub roster: Roster,
+    /// More holders are to be ended than one commit takes.
+    pub has_more_to_end: bool,
+    /// Somebody could go on whose call is parked at another node.
+    pub is_free_elsewhere: bool,
+    has_granted: bool,
     changed: bool,
     effects: Vec<Effect>,
 }
@@ -31,25 +42,39 @@ impl<'a> State<'a> {
         let mut roster = Roster::default();
         if let Some(seen) = seen {
             roster = Roster::decode(&seen.value)?;
-            // Until somebody rewrites it, the roster has the revision of the grant's own commit.
-            if let (Some(holder), Stamp::At(revision)) = (&mut roster.holder, seen.revision) {
-                holder.fencing.get_or_insert(revision);
+            // Until somebody rewrites it, the roster has the revision of the last grant's own commit.
+            if let Stamp::At(revision) = seen.revision {
+                for holder in &mut roster.holders {
+                    holder.fencing.get_or_insert(revision);
+                }
             }
         }
-        Ok(Self { lock, view, context, roster, changed: false, effects: Vec::new() })
+        Ok(Self {
+            lock,
+            view,
+            context,
+            roster,
+            has_more_to_end: false,
+            is_free_elsewhere: false,
+            has_granted: false,
+            changed: false,
+            effects: Vec::new(),
+        })
     }
 
     /// Ends the decision.
     pub fn reply(self, reply: Reply) -> Result<Decided, Pause> {
         if self.changed {
             let key = self.lock.roster();
-            if self.roster.holder.is_none() && self.roster.waiting == 0 {
+            if self.roster.is_empty() {
                 self.view.delete(&key);
             } else {
                 self.view.put(&key, self.roster.encode(), Ttl::Forever);
             }
         }
-        Ok(Decided { reply, effects: self.effects })
+        // A commit makes one grant: if there is room for others, they follow in commits of their own.
+        let may_follow = self.has_granted && self.roster.waiting > 0 && self.roster.has_room();
+        Ok(Decided { reply, effects: self.effects, more: may_follow || self.has_more_to_end })
     }
 
     /// The roster will be written, and so get a new revision.
@@ -62,40 +87,94 @@ impl<'a> State<'a> {
         holder.fencing.map_or(Stamp::ThisCommit, Stamp::At)
     }
 
-    /// The holder, if its lease runs: assumed to, when nothing is known, because the commit checks it.
-    pub fn holder(&mut self) -> Option<Holder> {
-        let holder = self.roster.holder.clone()?;
-        let key = self.lock.grant(holder.id);
-        self.view.holds(&key, Self::fencing(&holder)).then_some(holder)
+    /// The holder with this grant, if its lease runs: assumed to, when nothing is known, because the commit checks it.
+    pub fn living(&mut self, id: GrantId) -> Option<Holder> {
+        let holder = self.roster.find(id).filter(|holder| !holder.closed)?.clone();
+        self.view.holds(&self.lock.grant(id), Self::fencing(&holder)).then_some(holder)
     }
 
-    /// Ends a holder whose lease has run out, after looking: then the lock is free.
-    pub fn evict_if_expired(&mut self) -> Result<(), Pause> {
-        if let Some(holder) = &self.roster.holder
-            && self.view.lease(&self.lock.grant(holder.id))?.is_none()
-        {
-            self.evict();
+    /// Writes a holder's entry anew.
+    pub fn replace(&mut self, holder: Holder) {
+        if let Some(old) = self.roster.holders.iter_mut().find(|old| old.id == holder.id) {
+            *old = holder;
+            self.change();
+        }
+    }
+
+    /// Makes a live holder's lease last longer, and with it the record that keeps the lock closed afterwards.
+    pub fn touch(&mut self, holder: &Holder, ttl: Duration) {
+        self.view.touch(&self.lock.grant(holder.id), ttl);
+        if holder.flags.delayed {
+            self.view.touch(&self.lock.delay(holder.id), ttl + holder.delay);
+        }
+    }
+
+    /// Ends holders whose leases have run out and opens places whose lock-delay is over, after looking: as many as one
+    /// commit takes.
+    pub fn evict_expired(&mut self) -> Result<(), Pause> {
+        let ids: Vec<_> = self.roster.holders.iter().map(|holder| (holder.id, holder.closed)).collect();
+        let mut ended = 0;
+        for (id, closed) in ids {
+            let key = if closed { self.lock.delay(id) } else { self.lock.grant(id) };
+            if self.view.peek(&key)?.is_some() {
+                continue;
+            }
+            if ended == EVICT_MAX {
+                self.has_more_to_end = true;
+                break;
+            }
+            ended += 1;
+            // Known to be absent, and now checked to be.
+            self.view.lease(&key)?;
+            if closed { self.reopen_if_due(id)? } else { self.evict(id)? }
         }
         Ok(())
     }
 
-    /// Ends the holder, whose lease has run out.
-    pub fn evict(&mut self) {
-        self.end(End::Expired, Fate::Expired);
+    /// Takes a closed holder out of the roster, if its lock-delay is over.
+    fn reopen_if_due(&mut self, id: GrantId) -> Result<(), Pause> {
+        let is_closed = self.roster.find(id).is_some_and(|holder| holder.closed);
+        if is_closed && self.view.peek(&self.lock.delay(id))?.is_none() {
+            self.view.lease(&self.lock.delay(id))?;
+            self.roster.holders.retain(|holder| holder.id != id);
+            self.change();
+        }
+        Ok(())
     }
 
-    /// Ends the holder's grant and remembers how.
-    pub fn end(&mut self, how: End, fate: Fate) {
-        let Some(holder) = self.roster.holder.take() else { return };
+    /// Ends a holder whose lease has run out.
+    pub fn evict(&mut self, id: GrantId) -> Result<(), Pause> {
+        self.end(id, End::Expired, Fate::Expired);
+        self.reopen_if_due(id)
+    }
+
+    /// Ends a holder's grant and remembers how. If its lease ran out, its place may stay closed for a while.
+    pub fn end(&mut self, id: GrantId, how: End, fate: Fate) {
+        let Some(index) = self.roster.holders.iter().position(|holder| holder.id == id) else { return };
+        let mut holder = self.roster.holders.remove(index);
         let fencing = Self::fencing(&holder);
         if how != End::Expired {
-            self.view.delete(&self.lock.grant(holder.id));
+            self.view.delete(&self.lock.grant(id));
+            if holder.flags.delayed {
+                self.view.delete(&self.lock.delay(id));
+            }
         }
-        self.remember(holder.id, fate, fencing, holder.digest, &holder.owner);
+        self.remember(id, fate, fencing, holder.digest, &holder.owner);
         self.roster.metadata = None;
         self.change();
-        let Holder { id, owner, granted_at, .. } = holder;
+        let (owner, granted_at) = (holder.owner.clone(), holder.granted_at);
         self.effects.push(Effect::Ended { id, how, owner, fencing, granted_at });
+        if how == End::Expired && holder.flags.delayed {
+            holder.closed = true;
+            self.roster.holders.push(holder);
+        }
+    }
+
+    /// Keeps the place of a holder that was just ended closed for a while.
+    pub fn close(&mut self, holder: Holder, delay: Duration) {
+        self.view.put(&self.lock.delay(holder.id), delay_value(), Ttl::Exactly(delay));
+        self.roster.holders.push(Holder { closed: true, ..holder });
+        self.change();
     }
 
     /// Leaves a memo.
@@ -116,12 +195,17 @@ impl<'a> State<'a> {
         Ok(memo)
     }
 
-    /// Makes a grant. The lock must be free, and the request without a memo or void.
+    /// Makes a grant. The lock must admit it, and the request be without a memo or void.
     pub fn grant(&mut self, id: GrantId, terms: &Terms, queued: Option<&Waiting>) -> Result<Granted, Pause> {
         let key = self.lock.grant(id);
+        if self.has_granted {
+            return Err(Pause::SettleFirst);
+        }
         // A grant's token is its commit's revision, so that two grants can't share a commit; and one that is put
         // over the record of an undone one would keep that one's creation.
-        if self.view.creates(&self.lock.prefix(Kind::Grant)) || self.view.deletes(&key) {
+        if self.view.is_dirty()
+            && (self.view.creates(&self.lock.prefix(Kind::Grant)) || self.view.deletes(&key))
+        {
             return Err(Pause::NextCommit);
         }
         self.view.assume_absent(&key);
@@ -134,17 +218,31 @@ impl<'a> State<'a> {
             // from here on the grant does.
             self.view.delete(&self.lock.memo(id));
         }
-        let flags = Flags { reentrant: terms.reentrant, alone: queued.is_none() && self.roster.waiting == 0 };
+        let hold = self.roster.next_hold(terms.mode);
+        let alone = queued.is_none() && self.roster.waiting == 0 && hold == Hold::Exclusive;
+        let flags = Flags { reentrant: terms.reentrant, alone, delayed: !terms.delay.is_zero() };
+        // What an exclusive holder says about itself can be changed, and nothing rewrites a grant.
+        let (of_roster, of_grant) = match hold {
+            Hold::Exclusive => (terms.metadata.clone(), None),
+            Hold::Shared | Hold::Permit { .. } => (None, terms.metadata.clone()),
+        };
         let grant = Grant {
             flags,
             ttl: terms.ttl,
             granted_at: self.context.now,
             owner: terms.owner.clone(),
             principal: terms.principal.clone(),
+            hold,
+            delay: terms.delay,
+            metadata: of_grant,
         };
         self.view.put(&key, grant.encode(), Ttl::Exactly(terms.ttl));
+        if flags.delayed {
+            self.view.put(&self.lock.delay(id), delay_value(), Ttl::Exactly(terms.ttl + terms.delay));
+        }
         let digest = terms.digest();
-        self.roster.holder = Some(Holder {
+        self.roster.permits = terms.mode.permits();
+        self.roster.holders.push(Holder {
             id,
             digest,
             owner: terms.owner.clone(),
@@ -153,9 +251,13 @@ impl<'a> State<'a> {
             count: 1,
             flags,
             replayed: false,
+            closed: false,
+            hold,
+            delay: terms.delay,
             fencing: None,
         });
-        self.roster.metadata = terms.metadata.clone();
+        self.roster.metadata = of_roster;
+        self.has_granted = true;
         self.change();
         let granted = Granted {
             id,
@@ -166,6 +268,7 @@ impl<'a> State<'a> {
             principal: terms.principal.clone(),
             ttl: terms.ttl,
             count: 1,
+            hold,
             is_new: true,
         };
         let queued_since = queued.map(|waiting| waiting.since);
@@ -173,11 +276,11 @@ impl<'a> State<'a> {
         Ok(granted)
     }
 
-    /// Gives a free lock to the first waiter whose call is parked here. Says whether one parked elsewhere comes
-    /// before, and so nobody else may take the lock.
+    /// Lets the first waiter whose call is parked here have the lock, if there is room for it. Says whether a waiter
+    /// that couldn't have it now comes before, and so nobody else may take it.
     pub fn hand_over(&mut self) -> Result<bool, Pause> {
         self.prune()?;
-        if self.roster.holder.is_some() || self.roster.waiting == 0 {
+        if self.roster.waiting == 0 || !self.roster.has_room() {
             return Ok(false);
         }
         let prefix = self.lock.prefix(Kind::Order);
@@ -187,7 +290,12 @@ impl<'a> State<'a> {
             if let Some(waiting) = self.waiting(id)? {
                 match (self.context.liveness)(id, &waiting) {
                     Liveness::Orphan => {}
-                    Liveness::Elsewhere => return Ok(true),
+                    // Whoever comes after it waits as well, or a writer would wait for ever behind those who read.
+                    _ if !self.roster.admits(waiting.terms.mode) => return Ok(true),
+                    Liveness::Elsewhere => {
+                        self.is_free_elsewhere = true;
+                        return Ok(true);
+                    }
                     // It had its turn already, whoever is parked for it.
                     Liveness::Here if self.recall(id)?.is_some_and(|memo| memo.fate != Fate::Void) => {
                         self.dequeue(id, waiting.place);
@@ -222,14 +330,15 @@ impl<'a> State<'a> {
         Ok(seen.map(|seen| Waiting::decode(&seen.value)).transpose()?)
     }
 
-    /// Puts a waiter at the end of the queue.
-    pub fn enqueue(&mut self, id: GrantId, terms: &Terms, attachment: u64) -> Result<(), Pause> {
+    /// Puts a waiter at the end of the queue, or of those with its rank.
+    pub fn enqueue(&mut self, id: GrantId, terms: &Terms, attachment: u64, rank: u16) -> Result<(), Pause> {
         self.keep_the_guess_of_a_drafted_grant_true()?;
-        let place = self.roster.next_place;
+        let place = election::place(rank, self.roster.next_place);
         let (node, since) = (self.context.node, self.context.now);
         let waiting = Waiting { place, node, attachment, since, terms: terms.clone() };
         self.view.put(&self.lock.waiting(id), waiting.encode(), Ttl::Forever);
         self.view.put(&self.lock.order(place), id.0[..].into(), Ttl::Forever);
+        self.roster.permits = terms.mode.permits();
         self.roster.next_place += 1;
         self.roster.waiting += 1;
         self.change();
@@ -239,7 +348,7 @@ impl<'a> State<'a> {
     /// A grant made by this very draft may have been answered as `alone` already: its release will then guess the
     /// roster of this commit, so that nothing may be added to it.
     pub fn keep_the_guess_of_a_drafted_grant_true(&self) -> Result<(), Pause> {
-        match &self.roster.holder {
+        match self.roster.exclusive() {
             Some(holder) if holder.flags.alone && holder.fencing.is_none() => Err(Pause::NextCommit),
             _ => Ok(()),
         }
@@ -255,12 +364,20 @@ impl<'a> State<'a> {
 
     /// For an answer: why the lock can't be had now.
     pub fn held(&self) -> Result<Held, Pause> {
-        let waiting = self.roster.waiting;
-        let Some(holder) = &self.roster.holder else {
-            return Ok(Held { owner: None, retry_after: None, waiting });
-        };
-        let grant = self.view.peek(&self.lock.grant(holder.id))?;
-        let retry_after = grant.and_then(|grant| grant.expires_in);
-        Ok(Held { owner: Some(holder.owner.clone()), retry_after, waiting })
+        let mut first = Held { owner: None, retry_after: None, waiting: self.roster.waiting };
+        for holder in &self.roster.holders {
+            let key = if holder.closed { self.lock.delay(holder.id) } else { self.lock.grant(holder.id) };
+            let Some(record) = self.view.peek(&key)? else { continue };
+            if first.retry_after.is_none_or(|left| record.expires_in.is_some_and(|its| its < left)) {
+                first.retry_after = record.expires_in;
+                first.owner = (!holder.closed).then(|| holder.owner.clone());
+            }
+        }
+        Ok(first)
     }
+}
+
+/// A delay record says nothing but that it is there. Version 1.
+fn delay_value() -> Bytes {
+    Encoder::new(1).finish()
 }

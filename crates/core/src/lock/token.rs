@@ -24,6 +24,23 @@ impl From<Revision> for FencingToken {
 #[derive(Clone)]
 pub struct ClusterKey(pub [u8; 32]);
 
+impl ClusterKey {
+    /// The code that authenticates a token's body, for what and whom it was made: each part with its length, so that no
+    /// two lists of parts run together.
+    pub(crate) fn seal(&self, body: &[u8], parts: &[&str]) -> Hmac<Sha256> {
+        // A key shorter than the hash's block is padded with zeros, as HMAC defines.
+        let mut block = [0; 64];
+        block[..self.0.len()].copy_from_slice(&self.0);
+        let mut mac = <Hmac<Sha256> as KeyInit>::new(&block.into());
+        mac.update(body);
+        for part in parts {
+            mac.update(&(part.len() as u32).to_be_bytes());
+            mac.update(part.as_bytes());
+        }
+        mac
+    }
+}
+
 impl fmt::Debug for ClusterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ClusterKey")
@@ -109,15 +126,8 @@ impl LockToken {
     }
 
     fn mac(&self, key: &ClusterKey, lock: &LockName, owner: &str, principal: &str) -> Hmac<Sha256> {
-        // A key shorter than the hash's block is padded with zeros, as HMAC defines.
-        let mut block = [0; 64];
-        block[..key.0.len()].copy_from_slice(&key.0);
-        let mut mac = <Hmac<Sha256> as KeyInit>::new(&block.into());
-        mac.update(&self.body());
-        for part in [lock.namespace(), lock.key(), owner, principal] {
-            mac.update(&(part.len() as u32).to_be_bytes());
-            mac.update(part.as_bytes());
-        }
+        let mut mac = key.seal(&self.body(), &[lock.namespace(), lock.key(), owner, principal]);
+        mac.update(lock.family().mark());
         mac
     }
 }
@@ -135,7 +145,7 @@ mod tests {
 
     fn token() -> (ClusterKey, LockName, LockToken) {
         let (key, lock) = (ClusterKey([7; 32]), LockName::new("n", "k"));
-        let grant = (GrantId([3; 16]), Flags { reentrant: false, alone: true }, FencingToken(34), [5; 8]);
+        let grant = (GrantId([3; 16]), Flags { alone: true, ..Flags::default() }, FencingToken(34), [5; 8]);
         let token = LockToken::new(&key, &lock, "owner", "principal", grant);
         (key, lock, token)
     }
@@ -147,6 +157,7 @@ mod tests {
         assert!(token.is_authentic(&key, &lock, "owner", "principal"));
         assert!(!token.is_authentic(&ClusterKey([8; 32]), &lock, "owner", "principal"));
         assert!(!token.is_authentic(&key, &LockName::new("n", "j"), "owner", "principal"));
+        assert!(!token.is_authentic(&key, &LockName::election("n", "k"), "owner", "principal"));
         assert!(!token.is_authentic(&key, &lock, "other", "principal"));
         assert!(!token.is_authentic(&key, &lock, "owner", ""));
         assert!(!token.is_authentic(&key, &lock, "ownerp", "rincipal"));

@@ -1,6 +1,7 @@
 //! What callers of the lock service say and hear.
 
-use baton_core::lock::{FencingToken, LockToken, Principal};
+pub use crate::failure::Failure;
+use baton_core::lock::{FencingToken, Hold, LockToken, Mode, Principal};
 use baton_core::{Bytes, WallTime};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,10 @@ pub struct AcquireCall {
     pub reentrant: bool,
     /// Compact JSON.
     pub metadata: Option<Bytes>,
+    /// How to hold it.
+    pub mode: Mode,
+    /// For how long it stays closed if the lease runs out.
+    pub delay: Duration,
 }
 
 /// Whether to queue for a held lock, and how long.
@@ -48,6 +53,8 @@ pub struct Granted {
     pub ttl: Duration,
     /// How many releases it takes.
     pub count: u32,
+    /// How it is held.
+    pub hold: Hold,
 }
 
 /// A release.
@@ -85,8 +92,21 @@ pub struct Renewed {
     pub fencing: FencingToken,
 }
 
-/// The lock was taken from its holder.
+/// A forced release.
 #[derive(Clone, Debug)]
+pub struct ForceCall {
+    /// Only the holder with this token; everybody if absent.
+    pub fencing: Option<FencingToken>,
+    /// For how long the lock stays closed afterwards.
+    pub delay: Duration,
+    /// Who does it.
+    pub by: Arc<str>,
+    /// Why.
+    pub reason: String,
+}
+
+/// The lock was taken from a holder.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Forced {
     /// From whom.
     pub owner: Arc<str>,
@@ -119,6 +139,13 @@ pub enum Refusal {
     },
     /// Nobody more may wait.
     QueueFull(HeldBy),
+    /// Nobody has it, but its lock-delay is not over.
+    Delayed(HeldBy),
+    /// It is in use as another kind of lock.
+    ModeMismatch {
+        /// How many permits it has, if it is a semaphore.
+        permits: Option<u16>,
+    },
     /// The request's grant was given back already.
     AlreadyReleased,
     /// The lease ran out or was forced.
@@ -133,6 +160,8 @@ pub enum Refusal {
     NotFound,
     /// A list's cursor that no list gave out.
     BadCursor,
+    /// The named successor doesn't wait; nothing was changed.
+    NoSuchSuccessor,
 }
 
 /// Who has a lock, as far as is known.
@@ -146,25 +175,27 @@ pub struct HeldBy {
     pub waiting: u64,
 }
 
-/// What went wrong.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Failure {
-    /// The store didn't answer, or said that it can't. If `unknown`, the call may have taken effect.
-    Unavailable {
-        /// Whether it may have taken effect.
-        unknown: bool,
-    },
-    /// The store has no room.
-    Full,
-    /// Too many calls for this lock at once, or too much change under it.
-    Overloaded,
-    /// A record can't be read, or a bug.
-    Internal,
-}
-
 /// A held lock.
 #[derive(Clone, Debug)]
 pub struct LockState {
+    /// Who holds it, in the order of their grants; never empty.
+    pub holders: Vec<HolderState>,
+    /// How many permits there are, if it is a semaphore.
+    pub permits: Option<u16>,
+    /// How many wait.
+    pub waiting: u64,
+}
+
+impl LockState {
+    /// Who has held it for longest.
+    pub fn first(&self) -> Option<&HolderState> {
+        self.holders.first()
+    }
+}
+
+/// Who holds a lock.
+#[derive(Clone, Debug)]
+pub struct HolderState {
     /// Who.
     pub owner: Arc<str>,
     /// When the lease ends.
@@ -179,8 +210,8 @@ pub struct LockState {
     pub ttl: Duration,
     /// How many releases it takes.
     pub count: u32,
-    /// How many wait.
-    pub waiting: u64,
+    /// How it is held.
+    pub hold: Hold,
     /// How often it was renewed.
     pub renewals: u64,
     /// Compact JSON.
@@ -201,12 +232,18 @@ pub struct ListPage {
 pub struct Summary {
     /// The lock's key.
     pub key: String,
-    /// Who.
+    /// Who, of several the one who has held it for longest.
     pub owner: Arc<str>,
-    /// When the lease ends.
+    /// When its lease ends.
     pub expires_at: WallTime,
-    /// The grant's token.
+    /// Its grant's token.
     pub fencing: FencingToken,
+    /// How it holds it.
+    pub hold: Hold,
+    /// How many hold it.
+    pub holders: u64,
+    /// How many permits there are, if it is a semaphore.
+    pub permits: Option<u16>,
     /// How many wait.
     pub waiting: u64,
 }
@@ -216,6 +253,8 @@ pub struct Summary {
 pub struct QueueEntry {
     /// Who.
     pub owner: Arc<str>,
+    /// How it wants to hold it.
+    pub mode: Mode,
     /// Since when.
     pub since: WallTime,
     /// For how long.

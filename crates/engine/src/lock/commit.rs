@@ -7,27 +7,25 @@
 use super::calls::Failure;
 use super::desk::{BATCH_MAX, Desk};
 use super::desks::Job;
+use crate::decide::CONFLICTS_MAX;
 use baton_core::lock::command::Acquire;
 use baton_core::lock::memo::{Fate, Memo};
-use baton_core::lock::name::GrantId;
+use baton_core::lock::name::{GrantId, Kind};
+use baton_core::lock::roster::Roster;
 use baton_core::lock::waiting::Waiting;
 use baton_core::lock::{Command, Context, Decided, Liveness, Reply, decide};
-use baton_core::{Bytes, Check, Commit, Outcome, Pause, Record, Revision, Ttl, View, WallTime, Write};
-use baton_store::{Range, Reason, StoreError};
+use baton_core::{Bytes, Check, Commit, Key, Outcome, Pause, Record, Revision, Ttl, View, WallTime, Write};
+use baton_store::{Range, StoreError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
-use tokio::time::Instant;
 
-/// How often a batch is decided again before its callers hear `Overloaded`.
-const CONFLICTS_MAX: u32 = 64;
 /// How often one command may stop to read: far above what any needs.
 const READS_MAX: u32 = 4096;
 /// Names of a queue read at once.
 const SCAN_PAGE: usize = 128;
+/// Waiters read together with a page of the queue's order.
+const NEXT_IN_LINE: usize = 8;
 /// How often an id is poisoned again because its memo changed meanwhile.
 const POISONINGS_MAX: usize = 4;
-/// The first pause before a commit of unknown outcome is sent again.
-const RESEND_FIRST: Duration = Duration::from_millis(5);
 
 /// What a commit touched or deleted, by name.
 pub(crate) type Witnessed = BTreeMap<Bytes, Record>;
@@ -90,8 +88,7 @@ impl Desk {
                 let (revision, now) = (Revision::default(), self.node.now());
                 return Ok(Landed { decided, revision, now, witnessed: Witnessed::new() });
             }
-            let commit = self.view.commit();
-            match self.send(jobs, count, &commit).await {
+            match self.send(jobs, count).await {
                 Ok(Outcome::Committed { revision, now, witnessed }) => {
                     self.node.note_time(now);
                     self.view.committed(revision);
@@ -151,16 +148,24 @@ impl Desk {
             match pause {
                 _ if reads > READS_MAX => return Err((decided.len() + 1, Failure::Internal)),
                 Pause::Read(key) => {
-                    let found = self.read(vec![key.clone()]).await;
-                    let mut records = found.map_err(|failure| (decided.len() + 1, failure))?;
-                    self.view.learn(&key, records.pop().flatten());
+                    let keys = self.with_fellows(key);
+                    let found = self.read(keys.clone()).await;
+                    let records = found.map_err(|failure| (decided.len() + 1, failure))?;
+                    keys.iter().zip(records).for_each(|(key, record)| self.view.learn(key, record));
                 }
                 Pause::Scan { prefix, after } => {
                     let range = Range { group: self.lock.group(), prefix: prefix.clone(), after };
                     let scan = self.node.store.scan(range, SCAN_PAGE);
                     let page = self.in_time(scan).await.map_err(|failure| (decided.len() + 1, failure))?;
+                    let next = self.next_in_line(&prefix, &page.records);
                     self.view.learn_page(&prefix, page.records, page.more);
+                    if !next.is_empty() {
+                        let found = self.read(next.clone()).await;
+                        let records = found.map_err(|failure| (decided.len() + 1, failure))?;
+                        next.iter().zip(records).for_each(|(key, record)| self.view.learn(key, record));
+                    }
                 }
+                Pause::SettleFirst => jobs.insert(decided.len(), self.internal(Command::Settle)),
                 Pause::NextCommit if !decided.is_empty() => break,
                 Pause::NextCommit => return Err((1, Failure::Internal)),
                 Pause::Unreadable if !decided.is_empty() => break,
@@ -171,6 +176,35 @@ impl Desk {
             }
         }
         Ok(decided)
+    }
+
+    /// Who comes first in a page of the queue's order and isn't known yet: one of them is going to be asked for, and then
+    /// the next, one store call each.
+    fn next_in_line(&self, prefix: &Bytes, page: &[Record]) -> Vec<Key> {
+        if *prefix != self.lock.prefix(Kind::Order) {
+            return Vec::new();
+        }
+        let ids = page.iter().take(NEXT_IN_LINE).filter_map(|order| GrantId::from_suffix(&order.value));
+        ids.map(|id| self.lock.waiting(id)).filter(|key| self.view.peek(key).is_err()).collect()
+    }
+
+    /// Whoever asks for one holder's lease is going to ask for the others', one store call each.
+    fn with_fellows(&self, key: Key) -> Vec<Key> {
+        let roster = self.view.peek(&self.lock.roster()).ok().flatten();
+        let roster = roster.and_then(|seen| Roster::decode(&seen.value).ok()).unwrap_or_default();
+        let is_lease = matches!(Kind::of_name(&key.name), Some(Kind::Grant | Kind::Delay));
+        if roster.holders.len() < 2 || !is_lease {
+            return vec![key];
+        }
+        let leases = roster.holders.iter().map(|holder| match holder.closed {
+            true => self.lock.delay(holder.id),
+            false => self.lock.grant(holder.id),
+        });
+        let mut keys: Vec<_> = leases.filter(|key| self.view.peek(key).is_err()).collect();
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+        keys
     }
 
     /// Decides one command on the view, after what is drafted there.
@@ -209,10 +243,8 @@ impl Desk {
         Ok(())
     }
 
-    async fn read(&self, keys: Vec<baton_core::Key>) -> Result<Vec<Option<Record>>, Failure> {
-        let reading = self.in_time(self.node.store.read(keys)).await?;
-        self.node.note_time(reading.now);
-        Ok(reading.records)
+    async fn read(&self, keys: Vec<Key>) -> Result<Vec<Option<Record>>, Failure> {
+        Ok(self.node.read(keys, self.until).await?.records)
     }
 
     /// A call that changes nothing, within the store's deadline.
@@ -220,52 +252,20 @@ impl Desk {
         &self,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Failure> {
-        match self.node.in_time(call).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => {
-                self.node.store_failed(&error);
-                Err(Failure::Unavailable { unknown: false })
-            }
-            Err(_) => Err(Failure::Unavailable { unknown: false }),
-        }
+        self.node.asked(call, self.until).await
     }
 
-    /// Sends a commit, identically again while its outcome is unknown and someone still waits for it.
-    async fn send(
-        &mut self,
-        jobs: &mut VecDeque<Job>,
-        count: usize,
-        commit: &Commit,
-    ) -> Result<Outcome, Failure> {
-        let mut pause = RESEND_FIRST;
-        loop {
-            let started = Instant::now();
-            let outcome = self.node.in_time(self.node.store.commit(commit.clone())).await;
-            self.node.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
-            let unknown = jobs.iter().take(count).any(|job| job.doubtful);
-            match outcome {
-                Ok(Ok(outcome)) => return Ok(outcome),
-                Ok(Err(error @ StoreError::NotApplied { reason, .. })) => {
-                    self.node.store_failed(&error);
-                    return Err(match reason {
-                        Reason::Full if !unknown => Failure::Full,
-                        Reason::Invalid => Failure::Internal,
-                        Reason::Full | Reason::Unavailable => Failure::Unavailable { unknown },
-                    });
-                }
-                Ok(Err(error @ StoreError::Unknown { .. })) => self.node.store_failed(&error),
-                Err(_) => {}
-            }
+    /// Sends the draft, identically again while its outcome is unknown and someone still waits for it.
+    async fn send(&mut self, jobs: &mut VecDeque<Job>, count: usize) -> Result<Outcome, Failure> {
+        let batch = || jobs.iter().take(count);
+        let deadline = batch().map(|job| job.deadline).max().unwrap_or(self.until);
+        let doubtful = batch().any(|job| job.doubtful);
+        let sent = self.node.send(|| self.view.commit(), self.until, deadline, doubtful).await;
+        if sent.lost {
             self.was_unknown = true;
-            let batch = jobs.iter_mut().take(count);
-            batch.for_each(|job| job.doubtful = true);
-            let deadline = jobs.iter().take(count).map(|job| job.deadline).max();
-            if deadline.is_none_or(|deadline| Instant::now() + pause >= deadline) {
-                return Err(Failure::Unavailable { unknown: true });
-            }
-            tokio::time::sleep(pause).await;
-            pause *= 2;
+            jobs.iter_mut().take(count).for_each(|job| job.doubtful = true);
         }
+        sent.outcome
     }
 
     /// Before an acquire is refused of which a commit may still be under way, its id is made unusable for that
@@ -286,7 +286,7 @@ impl Desk {
                 checks: vec![check, Check::Absent(grant_key.clone())],
                 writes: vec![Write::Put { key: memo_key.clone(), value: memo.encode(), ttl }],
             };
-            let outcome = self.node.in_time(self.node.store.commit(commit)).await;
+            let outcome = self.node.in_time_until(self.until, self.node.store.commit(commit)).await;
             let Ok(Ok(outcome)) = outcome else { return Poisoned::Unknown };
             let found = match outcome {
                 Outcome::Committed { .. } => return Poisoned::Yes,

@@ -7,14 +7,15 @@
 
 use super::calls::Failure;
 use super::commit::{Batch, Landed, Poisoned, Witnessed};
-use super::desks::{Answer, Job, Told, submit};
+use super::desks::{Answer, Job, Taken, Told, submit};
+use super::hints::{Hint, PATIENCE};
 use super::parking::Parked;
 use crate::engine::Node;
 use baton_core::lock::command::Acquire;
 use baton_core::lock::name::Kind;
 use baton_core::lock::roster::Roster;
-use baton_core::lock::{Command, Decided, Effect, GrantId, LockName, Reply};
-use baton_core::{Revision, Stamp, View};
+use baton_core::lock::{Command, Decided, Effect, GrantId, Hold, LockName, Reply};
+use baton_core::{Record, Revision, Stamp, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,8 @@ const EXPIRY_SLACK: Duration = Duration::from_millis(1);
 const COMPANY_WAIT: Duration = Duration::from_millis(1);
 /// Where other nodes may change the lock too, whoever waits looks at least this often.
 const SHARED_LOOK: Duration = Duration::from_secs(1);
+/// Where other nodes may queue too, a desk counts who waits at most this often.
+const CENSUS_EVERY: Duration = Duration::from_secs(5);
 /// After a failure of the store, whoever waits looks again this much later.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -52,6 +55,15 @@ pub(super) struct Desk {
     pub was_unknown: bool,
     /// A look at the lock failed, and has to be made whoever else is interested.
     pub owes_look: bool,
+    /// Since when the lock is free for somebody at another node, at this revision of its roster.
+    pub free_since: Option<(Stamp, Instant)>,
+    /// The last commit of this desk.
+    pub last: Revision,
+    /// What another node did, to be looked at.
+    hint: Option<Hint>,
+    counted_at: Option<Instant>,
+    /// Until when somebody waits for what is being done: no call to the store takes longer.
+    pub until: Instant,
 }
 
 impl Desk {
@@ -71,20 +83,27 @@ impl Desk {
             is_in_doubt: false,
             was_unknown: false,
             owes_look: false,
+            free_since: None,
+            last: Revision::default(),
+            hint: None,
+            counted_at: None,
+            until: Instant::now(),
         }
     }
 
     pub async fn run(mut self) {
         let node = self.node.clone();
         loop {
-            let jobs = match self.take_up() {
-                Some(jobs) => jobs,
-                None => break,
-            };
+            let Some(Taken { jobs, hint }) = self.take_up() else { break };
+            self.hint = hint.or(self.hint.take());
             if !jobs.is_empty() {
                 let jobs = self.with_company(jobs).await;
-                self.work(jobs).await;
+                self.work(jobs, None).await;
                 self.tidy().await;
+                continue;
+            }
+            if let Some(hint) = self.hint.take() {
+                self.heed(hint).await;
                 continue;
             }
             let look_at = self.next_look();
@@ -100,14 +119,14 @@ impl Desk {
     }
 
     /// What has arrived; `None` closes the desk because there is nothing left to do or to wait for.
-    fn take_up(&self) -> Option<VecDeque<Job>> {
+    fn take_up(&self) -> Option<Taken> {
         let is_idle = self.parked.is_empty() && self.orphans.is_empty() && !self.owes_look;
         self.node.desks.take_up(&self.lock, is_idle)
     }
 
     /// Whoever joins a queue isn't answered before its turn comes. So joins wait a moment for what moves the queue on:
     /// when the next holder's release comes right after, both are one commit instead of two in a row.
-    async fn with_company(&self, mut jobs: VecDeque<Job>) -> VecDeque<Job> {
+    async fn with_company(&mut self, mut jobs: VecDeque<Job>) -> VecDeque<Job> {
         let until = Instant::now() + COMPANY_WAIT;
         while !self.parked.is_empty() && jobs.len() < BATCH_MAX && jobs.iter().all(Job::is_join) {
             tokio::select! {
@@ -115,32 +134,57 @@ impl Desk {
                 () = self.arrived.notified() => {}
                 () = tokio::time::sleep_until(until) => break,
             }
-            jobs.extend(self.node.desks.take_up(&self.lock, false).into_iter().flatten());
+            let taken = self.node.desks.take_up(&self.lock, false).unwrap_or_default();
+            jobs.extend(taken.jobs);
+            self.hint = taken.hint.or(self.hint.take());
         }
         jobs
     }
 
-    /// Decides and commits until every job is answered or parked.
-    async fn work(&mut self, mut jobs: VecDeque<Job>) {
+    /// Decides and commits until every job is answered or parked. Begins with the roster, if somebody said what it is.
+    pub(super) async fn work(&mut self, mut jobs: VecDeque<Job>, roster: Option<Record>) {
         if self.node.is_shared || self.is_in_doubt {
             self.view.clear();
         }
+        if let Some(roster) = roster {
+            self.view.learn(&self.lock.roster(), Some(roster));
+        }
+        if !self.view.is_empty() {
+            // Leases, delays and memos move by themselves.
+            for kind in [Kind::Grant, Kind::Delay, Kind::Memo] {
+                self.view.forget(&self.lock.prefix(kind));
+            }
+            self.view.forget_absences();
+        }
         self.is_blind = false;
+        self.until = jobs.iter().map(|job| job.deadline).max().unwrap_or(self.until);
         let mut batch = Batch::new(jobs.iter());
         while !jobs.is_empty() {
             match self.commit(&mut jobs, &mut batch).await {
                 Ok(Landed { decided, revision, now, witnessed }) => {
                     self.is_in_doubt &= !self.has_moved_on(revision);
-                    for Decided { reply, effects } in decided {
+                    self.last = self.last.max(revision);
+                    let more = decided.iter().any(|decided| decided.more);
+                    for Decided { reply, effects, .. } in decided {
                         let job = jobs.pop_front().expect("one for each decision");
                         let told = Told { reply, revision, now };
                         let again = self.deliver(job, told, &effects, &witnessed).await;
                         jobs.extend(again);
                     }
+                    if more {
+                        // A commit makes one grant: whoever else may go on now does so by the next.
+                        let settle = self.internal(Command::Settle);
+                        self.until = self.until.max(settle.deadline);
+                        jobs.push_back(settle);
+                    }
                 }
                 Err((count, failure)) => {
                     self.view.clear();
                     self.is_blind = true;
+                    // Whoever asked for a settled lock would ask again, and again.
+                    let last = count.checked_sub(1).and_then(|last| jobs.get(last));
+                    let is_settle = last.is_some_and(|job| matches!(job.command, Command::Settle));
+                    let count = if is_settle { (count + 1).min(jobs.len()) } else { count };
                     for job in jobs.drain(..count) {
                         self.is_in_doubt |= job.doubtful;
                         self.owes_look |= matches!(job.command, Command::Settle);
@@ -170,7 +214,12 @@ impl Desk {
             self.node.record(&self.lock, effect, &told, witnessed);
             match effect {
                 Effect::Granted { grant, .. } => {
-                    self.look_at = Some(Instant::now() + grant.ttl + EXPIRY_SLACK);
+                    let end = Instant::now() + grant.ttl + EXPIRY_SLACK;
+                    self.look_at = match grant.hold {
+                        Hold::Exclusive => Some(end),
+                        // Others who hold it may end before; if it isn't known when, it is looked at right away.
+                        Hold::Shared | Hold::Permit { .. } => self.look_at.map(|others| others.min(end)),
+                    };
                     if let Some(parked) = self.parked.remove(&grant.id) {
                         self.node.metrics.parked.dec();
                         if job.as_ref().is_some_and(|job| job.is_acquire_of(grant.id)) {
@@ -187,9 +236,14 @@ impl Desk {
                 Effect::Ended { id, .. } => again.extend(self.take_back(*id)),
             }
         }
-        if let Reply::Settled { holder_expires_in, .. } = &told.reply {
-            self.look_at = holder_expires_in.map(|left| Instant::now() + left + EXPIRY_SLACK);
+        if matches!(told.reply, Reply::Forced { .. }) {
+            // A lock-delay may have begun, whose end nobody has looked at.
+            self.look_at = None;
+        }
+        if let Reply::Settled { look_in, is_free } = &told.reply {
+            self.look_at = look_in.map(|left| Instant::now() + left + EXPIRY_SLACK);
             self.owes_look = false;
+            self.note_free(*is_free);
         }
         let Some(job) = job else { return again };
         match &job.command {
@@ -267,12 +321,9 @@ impl Desk {
         }
     }
 
-    /// After a round: leases and memos are forgotten (they move by themselves), and whoever waits without a call is
-    /// counted.
-    async fn tidy(&mut self) {
-        self.view.forget(&self.lock.prefix(Kind::Grant));
-        self.view.forget(&self.lock.prefix(Kind::Memo));
-        self.view.forget_absences();
+    /// After a round: whoever waits without a call is counted.
+    pub(super) async fn tidy(&mut self) {
+        self.until = Instant::now() + self.node.config.store_deadline;
         if self.is_blind {
             self.part_from_the_gone();
             self.look_at = Some(Instant::now() + LOOK_AGAIN);
@@ -284,28 +335,38 @@ impl Desk {
             self.orphans.clear();
             self.elsewhere = 0;
         }
-        if let Some(holder) = &roster.holder
-            && let Some(job) = self.take_back(holder.id)
-        {
-            // Granted by a commit of unknown outcome: its call is to hear so.
-            submit(&self.node, &self.lock, job);
+        for holder in &roster.holders {
+            if let Some(job) = self.take_back(holder.id) {
+                // Granted by a commit of unknown outcome: its call is to hear so.
+                submit(&self.node, &self.lock, job);
+            }
         }
         let counted = self.parked.len() as u64 + self.orphans.len() as u64 + self.elsewhere;
-        if roster.waiting > counted || self.was_unknown || self.is_in_doubt {
+        let is_due = if self.node.is_shared {
+            // Others come and go at their own nodes, and to count them each time would cost more than it tells.
+            // Also if the number is right: whoever waited at another node may have lost it since.
+            let is_doubtful = roster.waiting != counted || self.elsewhere > 0;
+            is_doubtful && self.counted_at.is_none_or(|at| at.elapsed() >= CENSUS_EVERY)
+        } else {
+            roster.waiting > counted
+        };
+        if is_due || self.was_unknown || self.is_in_doubt {
+            self.counted_at = Some(Instant::now());
             self.census().await;
         }
         // A free lock needs no look: whoever could have taken it has.
-        if self.look_at.is_none() && roster.holder.is_some() {
+        if self.look_at.is_none() && !roster.holders.is_empty() {
             self.look_at = Some(Instant::now());
         }
     }
 
     /// The holder's lease should be over, or a place was kept long enough: see what is true.
-    async fn look(&mut self) {
+    pub(super) async fn look(&mut self) {
         self.look_at = None;
+        self.part_from_the_gone();
         let are_forgotten = !self.forgotten().is_empty();
         let job = self.internal(Command::Settle);
-        self.work(VecDeque::from([job])).await;
+        self.work(VecDeque::from([job]), None).await;
         if are_forgotten && !self.is_blind {
             // One commit drops only so many: who is still there is dropped by the next.
             self.census().await;
@@ -316,16 +377,19 @@ impl Desk {
     /// When the holder's lease would end, or a place has been kept long enough, or other nodes may have done something.
     fn next_look(&self) -> Instant {
         let next_forgotten = self.orphans.values().min().map(|since| *since + self.node.config.orphan_kept);
-        let shared_look = self.node.is_shared.then(|| Instant::now() + SHARED_LOOK);
+        let shared_look =
+            self.node.is_shared.then(|| Instant::now() + self.node.random.jittered(SHARED_LOOK));
+        let patience_ends =
+            self.free_since.map(|(_, since)| since + PATIENCE).filter(|end| *end > Instant::now());
         if self.is_blind {
             return self.look_at.unwrap_or_else(|| Instant::now() + LOOK_AGAIN);
         }
         let doubt_look = self.is_in_doubt.then(|| Instant::now() + SHARED_LOOK);
-        let looks = [self.look_at, next_forgotten, shared_look, doubt_look];
+        let looks = [self.look_at, next_forgotten, shared_look, doubt_look, patience_ends];
         looks.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + SHARED_LOOK)
     }
 
-    fn internal(&self, command: Command) -> Job {
+    pub(super) fn internal(&self, command: Command) -> Job {
         let deadline = Instant::now() + self.node.config.store_deadline;
         Job { command, answer: None, deadline, doubtful: false }
     }

@@ -2,10 +2,12 @@
 
 use super::calls::Failure;
 use super::desk::Desk;
+use super::hints::Hint;
 use crate::engine::Node;
 use baton_core::lock::{Command, GrantId, LockName, Reply};
 use baton_core::{Revision, WallTime};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -66,7 +68,16 @@ pub(crate) struct Desks {
 /// What has been put on a desk and not yet been taken up.
 struct Tray {
     pending: VecDeque<Job>,
+    /// What another node may have done; the last hint says it all.
+    hint: Option<Hint>,
     arrived: Arc<Notify>,
+}
+
+/// What lay on a desk.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub jobs: VecDeque<Job>,
+    pub hint: Option<Hint>,
 }
 
 impl Default for Desks {
@@ -81,14 +92,34 @@ impl Desks {
     }
 
     /// What was put on a desk; `None` closes an idle one on which there is nothing.
-    pub fn take_up(&self, lock: &LockName, is_idle: bool) -> Option<VecDeque<Job>> {
+    pub(super) fn take_up(&self, lock: &LockName, is_idle: bool) -> Option<Taken> {
         let mut shard = self.shard(lock).lock().expect("no panic while held");
-        let tray = shard.get_mut(lock)?;
+        let Entry::Occupied(mut place) = shard.entry(lock.clone()) else { return None };
+        let tray = place.get_mut();
         if tray.pending.is_empty() && is_idle {
-            shard.remove(lock);
+            place.remove();
             return None;
         }
-        Some(std::mem::take(&mut tray.pending))
+        Some(Taken { jobs: std::mem::take(&mut tray.pending), hint: tray.hint.take() })
+    }
+
+    /// Tells the desk of a lock, if it is open, that another node may have done something.
+    pub(super) fn nudge(&self, lock: &LockName, hint: Hint) {
+        let mut shard = self.shard(lock).lock().expect("no panic while held");
+        if let Some(tray) = shard.get_mut(lock) {
+            tray.hint = Some(hint);
+            tray.arrived.notify_one();
+        }
+    }
+
+    /// Tells every open desk that other nodes may have done something.
+    pub(super) fn nudge_all(&self) {
+        for shard in &self.shards {
+            for tray in shard.lock().expect("no panic while held").values_mut() {
+                tray.hint = Some(Hint::Look);
+                tray.arrived.notify_one();
+            }
+        }
     }
 
     /// A desk has closed.
@@ -117,19 +148,22 @@ impl Desks {
 #[must_use]
 fn put(node: &Arc<Node>, lock: &LockName, job: Job) -> Option<Running> {
     let mut shard = node.desks.shard(lock).lock().expect("no panic while held");
-    if let Some(tray) = shard.get_mut(lock) {
-        if tray.pending.len() >= PENDING_MAX && matches!(job.command, Command::Acquire(_)) {
-            drop(shard);
-            // If nobody listens any more, nothing is lost.
-            drop(job.tell(Answer::Failed(Failure::Overloaded)));
+    let place = match shard.entry(lock.clone()) {
+        Entry::Vacant(place) => place,
+        Entry::Occupied(mut place) => {
+            let tray = place.get_mut();
+            if tray.pending.len() >= PENDING_MAX && matches!(job.command, Command::Acquire(_)) {
+                // If nobody listens any more, nothing is lost.
+                drop(job.tell(Answer::Failed(Failure::Overloaded)));
+                return None;
+            }
+            tray.pending.push_back(job);
+            tray.arrived.notify_one();
             return None;
         }
-        tray.pending.push_back(job);
-        tray.arrived.notify_one();
-        return None;
-    }
+    };
     let arrived = Arc::new(Notify::new());
-    shard.insert(lock.clone(), Tray { pending: VecDeque::from([job]), arrived: arrived.clone() });
+    place.insert(Tray { pending: VecDeque::from([job]), hint: None, arrived: arrived.clone() });
     drop(shard);
     node.metrics.desks.inc();
     Some(Running(Some(Box::pin(Desk::new(node.clone(), lock.clone(), arrived).run()))))

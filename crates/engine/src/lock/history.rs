@@ -3,7 +3,8 @@
 //! A grant enters the history when it has ended; while it lasts, the grant itself says all there is to say. Events of a
 //! lock are collected and appended together, so a busy lock costs a commit every half second, not one an event. A crash may lose the last of them; a forced release is never lost, it is in the commit itself.
 //!
-//! Layout, version 1: for each event, oldest first: kind, fencing token, at, renewals + 1 or 0, owner.
+//! Layout, version 2: for each event, oldest first: kind, fencing token, at, renewals + 1 or 0, owner, and the revision of
+//! the commit that did it. Version 1 is without the last.
 
 use super::calls::{Failure, HistoryEvent, HistoryKind, LockError};
 use super::commit::Witnessed;
@@ -31,7 +32,7 @@ const PENDING_MAX: usize = 16 * 1024;
 const WRITTEN_TOGETHER: usize = 64;
 /// Forced releases shown of one lock.
 const FORCED_MAX: usize = 64;
-const VERSION: u8 = 1;
+const NEWEST: u8 = 2;
 
 /// An event of a lock's history.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,6 +42,8 @@ struct Event {
     at: WallTime,
     renewals: Option<u64>,
     owner: Arc<str>,
+    /// The commit that did it; its grant's if that isn't known.
+    revision: u64,
 }
 
 /// Events that wait to be written.
@@ -76,7 +79,8 @@ impl Node {
                 self.metrics.hold_seconds.observe(held.as_secs_f64());
                 let fencing_token = fencing.resolve(told.revision).0;
                 let renewals = grant.map(|record| record.touches);
-                self.keep_history(lock, *how, (owner, fencing_token), (granted_at, told.now), renewals);
+                let times = (granted_at, told.now, told.revision.0);
+                self.keep_history(lock, *how, (owner, fencing_token), times, renewals);
                 (event, *fencing, owner)
             }
         };
@@ -95,10 +99,13 @@ impl Node {
         lock: &LockName,
         how: End,
         (owner, fencing): (&Arc<str>, u64),
-        (granted_at, ended_at): (WallTime, WallTime),
+        (granted_at, ended_at, ended_by): (WallTime, WallTime, u64),
         renewals: Option<u64>,
     ) {
-        let event = |kind, at, renewals| Event { kind, fencing, at, renewals, owner: owner.clone() };
+        let event = |kind, at, renewals| {
+            let revision = if kind == HistoryKind::Granted { fencing } else { ended_by };
+            Event { kind, fencing, at, renewals, owner: owner.clone(), revision }
+        };
         let granted = event(HistoryKind::Granted, granted_at, None);
         let ended = match how {
             End::Released | End::Undelivered => Some(event(HistoryKind::Released, ended_at, renewals)),
@@ -200,18 +207,18 @@ impl Engine {
         if let Some(pending) = self.node.history.pending.lock().expect("no panic while held").get(lock) {
             events.extend(pending.iter().cloned());
         }
-        let mut shown: Vec<_> = events.into_iter().map(|event| event.shown(lock)).collect();
-        if let Some(held) = self.lock_state(lock).await? {
+        for held in self.lock_state(lock).await?.into_iter().flat_map(|state| state.holders) {
             let (kind, fencing) = (HistoryKind::Granted, held.fencing.0);
-            let now = Event { kind, fencing, at: held.acquired_at, renewals: None, owner: held.owner };
-            shown.push(now.shown(lock));
+            let (at, owner) = (held.acquired_at, held.owner);
+            events.push_back(Event { kind, fencing, at, renewals: None, owner, revision: fencing });
         }
+        let mut shown: Vec<_> = events.into_iter().map(|event| (event.order(), event.shown(lock))).collect();
         let range = Range { group: lock.group(), prefix: lock.prefix(Kind::Audit), after: None };
         let page = self.in_time(self.node.store.scan(range, FORCED_MAX)).await?;
         for record in page.records {
             let forced = audit::Forced::decode(&record.value);
             let forced = forced.map_err(|_| LockError::Failed(Failure::Internal))?;
-            shown.push(HistoryEvent {
+            let event = HistoryEvent {
                 kind: HistoryKind::Forced,
                 key: lock.key().into(),
                 owner: forced.owner,
@@ -220,15 +227,33 @@ impl Engine {
                 renewals: None,
                 reason: Some(forced.reason),
                 by: Some(forced.by),
-            });
+            };
+            shown.push(((record.revision.0, Turn::Ended), event));
         }
-        // Newest first. One grant is over before the next begins, so their tokens are the order.
-        shown.sort_by_key(|event| std::cmp::Reverse((event.fencing, event.kind != HistoryKind::Granted)));
-        Ok(shown)
+        shown.sort_by_key(|(order, _)| std::cmp::Reverse(*order));
+        Ok(shown.into_iter().map(|(_, event)| event).collect())
     }
 }
 
+/// What comes first of what one commit did, or seems to have done.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Ended,
+    Granted,
+    /// Of an event that doesn't say which commit ended its grant: right after the grant.
+    EndedAfter,
+}
+
 impl Event {
+    fn order(&self) -> (u64, Turn) {
+        let turn = match self.kind {
+            HistoryKind::Granted => Turn::Granted,
+            _ if self.revision > self.fencing => Turn::Ended,
+            _ => Turn::EndedAfter,
+        };
+        (self.revision, turn)
+    }
+
     fn shown(self, lock: &LockName) -> HistoryEvent {
         HistoryEvent {
             kind: self.kind,
@@ -244,20 +269,21 @@ impl Event {
 }
 
 fn encode(events: &VecDeque<Event>) -> Bytes {
-    let mut to = Encoder::new(VERSION).number(events.len() as u64);
+    let mut to = Encoder::new(NEWEST).number(events.len() as u64);
     for event in events {
         to = to
             .byte(event.kind as u8)
             .number(event.fencing)
             .number(event.at.0)
             .number(event.renewals.map_or(0, |renewals| renewals + 1))
-            .bytes(event.owner.as_bytes());
+            .bytes(event.owner.as_bytes())
+            .number(event.revision);
     }
     to.finish()
 }
 
 fn decode(value: &[u8]) -> Result<VecDeque<Event>, Unreadable> {
-    let mut from = Decoder::new(value, VERSION)?;
+    let (version, mut from) = Decoder::versioned(value, NEWEST)?;
     let count = from.number()?;
     let mut events = VecDeque::new();
     for _ in 0..count {
@@ -269,7 +295,9 @@ fn decode(value: &[u8]) -> Result<VecDeque<Event>, Unreadable> {
             _ => return Err(Unreadable),
         };
         let (fencing, at, renewals) = (from.number()?, from.time()?, from.number()?.checked_sub(1));
-        events.push_back(Event { kind, fencing, at, renewals, owner: from.text()? });
+        let owner = from.text()?;
+        let revision = if version == 1 { fencing } else { from.number()? };
+        events.push_back(Event { kind, fencing, at, renewals, owner, revision });
     }
     from.finish()?;
     Ok(events)
@@ -287,6 +315,7 @@ mod tests {
             at: WallTime(1_700_000_000_000),
             renewals,
             owner: "owner é".into(),
+            revision: (1 << 50) + 7,
         };
         let events: VecDeque<_> = [
             event(HistoryKind::Granted, None),
@@ -297,5 +326,35 @@ mod tests {
         .into();
         assert_eq!(decode(&encode(&events)), Ok(events));
         assert!(decode(&[1, 9, 9]).is_err());
+    }
+
+    #[test]
+    fn a_history_of_version_one_is_read_and_told_in_the_order_of_its_tokens() {
+        let value =
+            [1, 4, 0, 5, 9, 0, 1, b'a', 1, 5, 9, 1, 1, b'a', 0, 6, 9, 0, 1, b'b', 2, 6, 9, 3, 1, b'b'];
+        let events = decode(&value).unwrap();
+        assert_eq!(
+            (events[3].kind, events[3].renewals, &*events[3].owner),
+            (HistoryKind::Expired, Some(2), "b")
+        );
+        let mut sorted: Vec<_> = events.iter().collect();
+        sorted.sort_by_key(|event| event.order());
+        assert!(sorted.into_iter().eq(&events));
+    }
+
+    #[test]
+    fn an_end_comes_before_the_grant_of_the_same_commit_and_after_those_of_earlier_ones() {
+        let event = |kind, fencing, revision| {
+            let (at, renewals, owner) = (WallTime(1), None, "o".into());
+            Event { kind, fencing, at, renewals, owner, revision }
+        };
+        let in_order = [
+            event(HistoryKind::Granted, 3, 3),
+            event(HistoryKind::Granted, 4, 4),
+            event(HistoryKind::Released, 3, 6),
+            event(HistoryKind::Granted, 6, 6),
+            event(HistoryKind::Expired, 4, 9),
+        ];
+        assert!(in_order.is_sorted_by_key(Event::order));
     }
 }

@@ -7,6 +7,7 @@
 //! - `desk`: one lock's desk: decides what has arrived together, commits it once, answers
 //! - `parking`: who waits at a desk
 //! - `commit`: the loop of draft, commit, conflict and unknown
+//! - `hints`: what other nodes did to locks that somebody waits for here, and what they failed to do
 //! - `sweep`: locks whose holders vanished while nobody waited
 //! - `history`: what happened to a lock, written behind the answers
 //! - [`inspect`]: status, lists, queues
@@ -16,6 +17,7 @@ pub mod calls;
 pub(crate) mod commit;
 pub(crate) mod desk;
 pub(crate) mod desks;
+pub(crate) mod hints;
 pub(crate) mod history;
 pub mod inspect;
 pub(crate) mod parking;
@@ -24,7 +26,7 @@ pub(crate) mod sweep;
 pub mod watch;
 
 pub use calls::{
-    AcquireCall, Failure, Forced, Granted, HeldBy, HistoryEvent, HistoryKind, ListPage, LockError, LockState,
-    QueueEntry, Refusal, ReleaseCall, RenewCall, Renewed, Summary, Wait,
+    AcquireCall, Failure, ForceCall, Forced, Granted, HeldBy, HistoryEvent, HistoryKind, HolderState,
+    ListPage, LockError, LockState, QueueEntry, Refusal, ReleaseCall, RenewCall, Renewed, Summary, Wait,
 };
 pub use watch::{LockWatch, WatchKey, Watched};

@@ -134,7 +134,10 @@ impl Desk {
                 |parked: &Parked| parked.attachment == waiting.attachment && !parked.answer.is_closed();
             return if parked.is_some_and(here) { Liveness::Here } else { Liveness::Orphan };
         }
-        let may_live = self.node.is_shared && waiting.node != NodeId::NONE;
+        let may_live = self.node.is_shared
+            && waiting.node != NodeId::NONE
+            && !self.is_out_of_patience()
+            && self.node.members.may_live(waiting.node);
         if may_live { Liveness::Elsewhere } else { Liveness::Orphan }
     }
 

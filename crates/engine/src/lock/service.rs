@@ -1,17 +1,19 @@
 //! Acquire, renew, release and force, from the caller's side.
 
 use super::calls::{
-    AcquireCall, Failure, Forced, Granted, HeldBy, LockError, Refusal, ReleaseCall, RenewCall, Renewed, Wait,
+    AcquireCall, Failure, ForceCall, Forced, Granted, HeldBy, LockError, LockState, Refusal, ReleaseCall,
+    RenewCall, Renewed, Wait,
 };
 use super::desks::{Answer, Asked, Told};
 use crate::engine::{Engine, Node};
 use crate::metrics::Metrics;
 use baton_core::lock::command::{Acquire, Attachment, Force, Held, Release};
-use baton_core::lock::grant::Terms;
+use baton_core::lock::grant::{Grant, Terms};
 use baton_core::lock::name::Operation;
 use baton_core::lock::{Command, FencingToken, GrantId, LockName, LockToken, Principal, Reply};
-use baton_core::{Check, Commit, Outcome, Revision, Write};
-use baton_store::StoreError;
+use baton_core::{Check, Commit, Outcome, Revision, WallTime, Write};
+use baton_store::{Reason, StoreError};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -21,8 +23,18 @@ impl Engine {
     /// Takes a lock, or queues for it (L1, L2, L3, L8, L9). Dropping the future is going away: it leaves the
     /// queue, and a grant that wasn't delivered is taken back.
     pub async fn acquire(&self, lock: &LockName, call: AcquireCall) -> Result<Granted, LockError> {
+        self.acquire_ranked(lock, call, 0).await
+    }
+
+    /// The same, behind those of lower rank in the queue.
+    pub(crate) async fn acquire_ranked(
+        &self,
+        lock: &LockName,
+        call: AcquireCall,
+        rank: u16,
+    ) -> Result<Granted, LockError> {
         let started = Instant::now();
-        let result = self.acquire_uncounted(lock, call).await;
+        let result = self.acquire_uncounted(lock, call, rank).await;
         let metrics = &self.node.metrics;
         match &result {
             Ok(_) => {
@@ -34,7 +46,12 @@ impl Engine {
         result
     }
 
-    async fn acquire_uncounted(&self, lock: &LockName, call: AcquireCall) -> Result<Granted, LockError> {
+    async fn acquire_uncounted(
+        &self,
+        lock: &LockName,
+        call: AcquireCall,
+        rank: u16,
+    ) -> Result<Granted, LockError> {
         let request_id = call.request_id.unwrap_or_else(|| self.node.request_id());
         let id = GrantId::of(lock, &call.principal, Operation::Acquire, &request_id);
         let terms = Terms {
@@ -43,10 +60,12 @@ impl Engine {
             ttl: call.ttl,
             reentrant: call.reentrant,
             metadata: call.metadata,
+            mode: call.mode,
+            delay: call.delay,
         };
         let waits = call.wait != Wait::No && !self.node.is_draining();
         let attachment = waits.then(|| self.node.attachment());
-        let acquire = Acquire { id, digest: terms.digest(), terms, attachment };
+        let acquire = Acquire { id, digest: terms.digest(), terms, attachment, rank };
         let asked = self.node.ask(lock, Command::Acquire(acquire));
         let mut place = Place { node: &self.node, lock, id, attachment, asked };
 
@@ -97,10 +116,11 @@ impl Engine {
 
     async fn held_by(&self, lock: &LockName) -> HeldBy {
         match self.lock_state(lock).await {
-            Ok(Some(state)) => {
-                let left = state.expires_at.0.saturating_sub(self.node.now().0);
-                let retry_after = Some(Duration::from_millis(left));
-                HeldBy { owner: Some(state.owner), retry_after, waiting: state.waiting }
+            Ok(Some(LockState { holders, waiting, .. })) => {
+                let first = holders.into_iter().min_by_key(|holder| holder.expires_at);
+                let left = |end: WallTime| Duration::from_millis(end.0.saturating_sub(self.node.now().0));
+                let retry_after = first.as_ref().map(|holder| left(holder.expires_at));
+                HeldBy { owner: first.map(|holder| holder.owner), retry_after, waiting }
             }
             _ => HeldBy::default(),
         }
@@ -118,15 +138,24 @@ impl Engine {
         let token = self.authentic(lock, &call.token, &call.owner, &call.principal).await?;
         let key = lock.grant(token.id);
         let created = Revision(token.fencing.0);
-        let commit = Commit {
-            checks: vec![Check::Created(key.clone(), created)],
-            writes: vec![Write::Touch { key, ttl: call.ttl }],
-        };
+        let mut writes = vec![Write::Touch { key: key.clone(), ttl: call.ttl }];
+        if token.flags.delayed {
+            // How long the lock would stay closed is in the grant, which never changes.
+            let Some(record) = self.read_one(key.clone()).await?.filter(|record| record.created == created)
+            else {
+                return Err(LockError::Refused(Refusal::Expired));
+            };
+            let grant = Grant::decode(&record.value).map_err(|_| LockError::Failed(Failure::Internal))?;
+            writes.push(Write::Touch { key: lock.delay(token.id), ttl: call.ttl + grant.delay });
+        }
+        let commit = Commit { checks: vec![Check::Created(key, created)], writes };
         // Touching twice is touching once: an unknown outcome is simply tried again.
-        match self.node.commit_idempotent(commit).await? {
+        let deadline = self.node.deadline();
+        let sent = self.node.send(|| commit.clone(), deadline, deadline, false).await;
+        match sent.outcome.map_err(LockError::Failed)? {
             Outcome::Committed { now, witnessed, .. } => {
                 self.node.note_time(now);
-                let left = witnessed.into_iter().flatten().find_map(|record| record.expires_in);
+                let left = witnessed.into_iter().flatten().next().and_then(|record| record.expires_in);
                 let expires_at = now.after(left.unwrap_or(call.ttl));
                 Ok(Renewed { expires_at, fencing: token.fencing })
             }
@@ -136,13 +165,23 @@ impl Engine {
 
     /// Gives a lock back, or counts one down (L4, L8).
     pub async fn release(&self, lock: &LockName, call: ReleaseCall) -> Result<(), LockError> {
+        self.release_to(lock, call, None).await
+    }
+
+    /// The same, in favour of somebody who waits.
+    pub(crate) async fn release_to(
+        &self,
+        lock: &LockName,
+        call: ReleaseCall,
+        successor: Option<Arc<str>>,
+    ) -> Result<(), LockError> {
         let token = self.authentic(lock, &call.token, &call.owner, &call.principal).await?;
         if token.flags.reentrant && call.request_id.is_none() {
             return Err(LockError::Refused(Refusal::RequestIdMissing));
         }
         let id = call.request_id.as_ref();
         let id = id.map(|id| GrantId::of(lock, &call.principal, Operation::Release, id));
-        let release = Release { token, owner: call.owner, principal: call.principal, id };
+        let release = Release { token, owner: call.owner, principal: call.principal, id, successor };
         let answer = self.node.ask(lock, Command::Release(release)).await;
         match told(answer)?.reply {
             Reply::Released => Ok(()),
@@ -150,25 +189,32 @@ impl Engine {
         }
     }
 
-    /// Takes a lock from its holder (L10). Breaks mutual exclusion by design.
-    pub async fn force_release(
-        &self,
-        lock: &LockName,
-        by: Arc<str>,
-        reason: String,
-    ) -> Result<Forced, LockError> {
-        let force = Force { target: None, by, reason };
-        let told = told(self.node.ask(lock, Command::Force(force)).await)?;
-        match told.reply {
-            Reply::Forced { owner, fencing, .. } => {
-                Ok(Forced { owner, fencing: fencing.resolve(told.revision).into() })
+    /// Takes a lock from its holders, or from one of them (L10). Breaks mutual exclusion by design. Those who come to hold
+    /// it meanwhile keep it.
+    pub async fn force_release(&self, lock: &LockName, call: ForceCall) -> Result<Vec<Forced>, LockError> {
+        let mut tokens = VecDeque::from([call.fencing.map(|token| Revision(token.0))]);
+        let mut forced = Vec::new();
+        while let Some(fencing) = tokens.pop_front() {
+            let (delay, by, reason) = (call.delay, call.by.clone(), call.reason.clone());
+            let force = Force { target: None, fencing, delay, by, reason };
+            let told = told(self.node.ask(lock, Command::Force(force)).await)?;
+            match told.reply {
+                Reply::Forced { owner, fencing, others, .. } => {
+                    forced.push(Forced { owner, fencing: fencing.resolve(told.revision).into() });
+                    if call.fencing.is_none() && forced.len() == 1 {
+                        tokens.extend(others.into_iter().map(Some));
+                    }
+                }
+                // One of several ended by itself meanwhile.
+                Reply::NotFound if !forced.is_empty() => {}
+                reply => return Err(refusal(reply, String::new())),
             }
-            reply => Err(refusal(reply, String::new())),
         }
+        Ok(forced)
     }
 
     /// The token, if this cluster made it for this lock and caller; else the refusal that says what is there.
-    async fn authentic(
+    pub(crate) async fn authentic(
         &self,
         lock: &LockName,
         token: &str,
@@ -226,7 +272,7 @@ impl Drop for Place<'_> {
 
 impl Node {
     /// Puts a command on its lock's desk.
-    pub(super) fn ask(self: &Arc<Self>, lock: &LockName, command: Command) -> Asked {
+    pub(crate) fn ask(self: &Arc<Self>, lock: &LockName, command: Command) -> Asked {
         Asked::new(self, lock, command)
     }
 
@@ -236,7 +282,7 @@ impl Node {
         drop(self.ask(lock, Command::Undo { id, fencing }));
     }
 
-    fn request_id(&self) -> String {
+    pub(crate) fn request_id(&self) -> String {
         self.random.bytes::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
@@ -256,30 +302,7 @@ impl Node {
         let parts = (grant.id, grant.flags, fencing, grant.digest);
         let token = LockToken::new(&self.key, lock, &grant.owner, &grant.principal, parts);
         let expires_at = told.now.after(grant.ttl);
-        Ok(Granted { token, fencing, expires_at, ttl: grant.ttl, count: grant.count })
-    }
-
-    /// A commit that may be sent any number of times.
-    async fn commit_idempotent(&self, commit: Commit) -> Result<Outcome, LockError> {
-        let deadline = Instant::now() + self.config.store_deadline;
-        let mut pause = Duration::from_millis(5);
-        let mut unknown = false;
-        loop {
-            let sent = self.store.commit(commit.clone());
-            match tokio::time::timeout_at(deadline, sent).await {
-                Ok(Ok(outcome)) => return Ok(outcome),
-                Ok(Err(error)) => {
-                    self.store_failed(&error);
-                    unknown |= matches!(error, StoreError::Unknown { .. });
-                }
-                Err(_) => unknown = true,
-            }
-            if Instant::now() + pause >= deadline {
-                return Err(LockError::Failed(Failure::Unavailable { unknown }));
-            }
-            tokio::time::sleep(pause).await;
-            pause *= 2;
-        }
+        Ok(Granted { token, fencing, expires_at, ttl: grant.ttl, count: grant.count, hold: grant.hold })
     }
 
     /// Counts and logs a failure of the store.
@@ -289,11 +312,15 @@ impl Node {
             StoreError::Unknown { .. } => "unknown",
         };
         Metrics::count(&self.metrics.store_errors, outcome);
-        tracing::debug!(%error, "the store failed a call");
+        if let StoreError::NotApplied { reason: Reason::Invalid, .. } = error {
+            tracing::error!(%error, "the store refused a call that should not have been made");
+        } else {
+            tracing::debug!(%error, "the store failed a call");
+        }
     }
 }
 
-fn told(answer: Result<Answer, oneshot::error::RecvError>) -> Result<Told, LockError> {
+pub(crate) fn told(answer: Result<Answer, oneshot::error::RecvError>) -> Result<Told, LockError> {
     match answer {
         Ok(Answer::Told(told)) => Ok(told),
         Ok(Answer::Failed(failure)) => Err(LockError::Failed(failure)),
@@ -301,18 +328,26 @@ fn told(answer: Result<Answer, oneshot::error::RecvError>) -> Result<Told, LockE
     }
 }
 
-fn refusal(reply: Reply, request_id: String) -> LockError {
+pub(crate) fn refusal(reply: Reply, request_id: String) -> LockError {
     let held =
         |held: Held| HeldBy { owner: held.owner, retry_after: held.retry_after, waiting: held.waiting };
     LockError::Refused(match reply {
         Reply::Held(by) => Refusal::Held(held(by)),
         Reply::QueueFull(by) => Refusal::QueueFull(held(by)),
+        Reply::Delayed(by) => Refusal::Delayed(held(by)),
+        Reply::ModeMismatch { permits } => Refusal::ModeMismatch { permits },
         Reply::AlreadyReleased => Refusal::AlreadyReleased,
         Reply::Expired => Refusal::Expired,
         Reply::RequestIdReused => Refusal::RequestIdReused,
         Reply::NotFound => Refusal::NotFound,
+        Reply::NoSuchSuccessor => Refusal::NoSuchSuccessor,
         Reply::Parked => Refusal::StillWaiting { request_id, held: HeldBy::default() },
-        Reply::Granted(_) | Reply::Released | Reply::Forced { .. } | Reply::Left | Reply::Settled { .. } => {
+        Reply::Granted(_)
+        | Reply::Released
+        | Reply::Proclaimed
+        | Reply::Forced { .. }
+        | Reply::Left
+        | Reply::Settled { .. } => {
             return LockError::Failed(Failure::Internal);
         }
     })

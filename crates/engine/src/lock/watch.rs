@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use baton_core::lock::grant::Grant;
 use baton_core::lock::memo::{Fate, Memo};
 use baton_core::lock::name::Kind;
-use baton_core::lock::{FencingToken, LockName};
+use baton_core::lock::{Family, FencingToken, LockName};
 use baton_core::{Bytes, Key, Revision};
 use baton_store::watch::{Change, Watch};
 
@@ -42,7 +42,7 @@ impl Engine {
         let prefix = |kind: Kind| -> Bytes {
             match key {
                 WatchKey::Exactly(key) => LockName::new(namespace, key).prefix(kind),
-                WatchKey::Prefix(prefix) => kind.prefix(namespace, prefix).into(),
+                WatchKey::Prefix(prefix) => kind.prefix(Family::Lock, namespace, prefix).into(),
             }
         };
         let store = &self.node.store;

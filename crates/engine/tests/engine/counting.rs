@@ -1,4 +1,4 @@
-//! A store that counts the commits which change locks.
+//! A store that counts the commits which change locks and elections.
 
 use baton_core::{Bytes, Commit, Key, Outcome};
 use baton_store::watch::Watch;
@@ -17,34 +17,45 @@ impl Counting {
         Self { inner, commits: AtomicU64::new(0), calls: AtomicU64::new(0) }
     }
 
-    /// Commits that touch a roster or a grant: histories are written by others.
+    /// Commits that changed a roster or a grant: histories are written by others.
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::SeqCst)
     }
 
-    /// All of those, and reads and scans.
+    /// All of those, also refused ones, and reads and scans of locks: that nodes look for each other is beside it.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
+    }
+
+    fn looks(&self, at_locks: bool) {
+        self.calls.fetch_add(u64::from(at_locks), Ordering::SeqCst);
     }
 }
 
 impl Store for Counting {
     fn commit(&self, commit: Commit) -> StoreFuture<'_, Outcome> {
         let names = commit.writes.iter().map(|write| &write.key().name);
-        if names.into_iter().any(|name| name.starts_with(b"Lr") || name.starts_with(b"Lg")) {
-            self.commits.fetch_add(1, Ordering::SeqCst);
+        let counts = names.into_iter().any(|name| matches!(name[..], [b'L' | b'E', b'r' | b'g', ..]));
+        if counts {
             self.calls.fetch_add(1, Ordering::SeqCst);
         }
-        self.inner.commit(commit)
+        let committing = self.inner.commit(commit);
+        Box::pin(async move {
+            let outcome = committing.await;
+            if counts && matches!(outcome, Ok(Outcome::Committed { .. })) {
+                self.commits.fetch_add(1, Ordering::SeqCst);
+            }
+            outcome
+        })
     }
 
     fn read(&self, keys: Vec<Key>) -> StoreFuture<'_, Reading> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.looks(keys.iter().any(|key| key.name.starts_with(b"L")));
         self.inner.read(keys)
     }
 
     fn scan(&self, range: Range, limit: usize) -> StoreFuture<'_, Page> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.looks(range.prefix.starts_with(b"L"));
         self.inner.scan(range, limit)
     }
 

@@ -88,7 +88,7 @@ pub(crate) fn stream(status: StatusCode, content_type: &'static str, body: Body)
     response
 }
 
-fn retry(body: ErrorBody, millis: u64) -> ErrorBody {
+pub(super) fn retry(body: ErrorBody, millis: u64) -> ErrorBody {
     ErrorBody { retry_after_millis: Some(millis), ..body }
 }
 
@@ -133,6 +133,23 @@ fn refused(refusal: Refusal) -> ErrorBody {
                 "as many wait for this lock as may; try again after retryAfterMillis, with some jitter";
             retry(with(held, ErrorBody::new(Code::QueueFull, message)), RETRY_SOON_MILLIS)
         }
+        Refusal::Delayed(held) => {
+            let message = "the last holder's lease ran out, and the lock stays closed for the lock-delay it asked for; \
+                           try again after retryAfterMillis, or wait for it with \"wait\": true";
+            with(held, ErrorBody::new(Code::LockDelayed, message))
+        }
+        Refusal::ModeMismatch { permits } => {
+            let message = match permits {
+                Some(permits) => format!(
+                    "the key is in use as a semaphore with {permits} permits; use it so, or another key"
+                ),
+                None => {
+                    "the key is in use as a lock with exclusive and shared holders; use it so, or another key"
+                        .into()
+                }
+            };
+            ErrorBody { field: Some("mode".into()), ..ErrorBody::new(Code::ModeMismatch, message) }
+        }
         Refusal::AlreadyReleased => ErrorBody::new(
             Code::AlreadyReleased,
             "what this requestId acquired was released already; to acquire again, use a new requestId",
@@ -162,6 +179,14 @@ fn refused(refusal: Refusal) -> ErrorBody {
             Code::LockNotFound,
             "nobody holds the lock, and this isn't a token that was ever given out for it",
         ),
+        Refusal::NoSuchSuccessor => ErrorBody {
+            field: Some("successor".into()),
+            ..ErrorBody::new(
+                Code::SuccessorNotWaiting,
+                "the named successor doesn't stand by, so nothing was changed and you still lead; name another, or \
+                 resign without one",
+            )
+        },
         Refusal::BadCursor => {
             ErrorBody::invalid("cursor", "cursor must be a nextCursor of an earlier page, unchanged")
         }
@@ -178,7 +203,7 @@ fn with(held: HeldBy, body: ErrorBody) -> ErrorBody {
     }
 }
 
-fn failed(failure: Failure) -> ErrorBody {
+pub(super) fn failed(failure: Failure) -> ErrorBody {
     match failure {
         Failure::Unavailable { unknown: false } => retry(
             ErrorBody::new(
@@ -197,7 +222,7 @@ fn failed(failure: Failure) -> ErrorBody {
             let message = "the store has no room for more; releases and renewals still work, try again later";
             retry(ErrorBody::new(ErrorCode::StoreFull, message), RETRY_LATER_MILLIS)
         }
-        Failure::Overloaded => *Problem::overloaded("calls for this lock").0,
+        Failure::Overloaded => *Problem::overloaded("calls for this key").0,
         Failure::Internal => *Problem::internal().0,
     }
 }
@@ -220,13 +245,17 @@ mod tests {
             (Refusal::Held(held.clone()), ErrorCode::LockAlreadyHeld),
             (Refusal::WaitTimeout(held.clone()), ErrorCode::WaitTimeout),
             (still, ErrorCode::StillWaiting),
-            (Refusal::QueueFull(held), ErrorCode::QueueFull),
+            (Refusal::QueueFull(held.clone()), ErrorCode::QueueFull),
+            (Refusal::Delayed(held), ErrorCode::LockDelayed),
+            (Refusal::ModeMismatch { permits: Some(3) }, ErrorCode::ModeMismatch),
+            (Refusal::ModeMismatch { permits: None }, ErrorCode::ModeMismatch),
             (Refusal::AlreadyReleased, ErrorCode::AlreadyReleased),
             (Refusal::Expired, ErrorCode::LockExpired),
             (Refusal::RequestIdReused, ErrorCode::RequestIdReused),
             (Refusal::RequestIdMissing, ErrorCode::InvalidArgument),
             (Refusal::NotOwner, ErrorCode::NotLockOwner),
             (Refusal::NotFound, ErrorCode::LockNotFound),
+            (Refusal::NoSuchSuccessor, ErrorCode::SuccessorNotWaiting),
             (Refusal::BadCursor, ErrorCode::InvalidArgument),
         ] {
             let body = explain(LockError::Refused(refusal));

@@ -7,7 +7,8 @@ use baton_api::lock::{
     AcquireRequest, AcquireResponse, LockEvent, LockEventKind, ReleaseRequest, ReleaseResponse, RenewRequest,
     RenewResponse,
 };
-use baton_core::lock::{LockName, Principal};
+use baton_api::mode::LockMode;
+use baton_core::lock::{Hold, LockName, Mode, Principal};
 use baton_engine::lock::{AcquireCall, HistoryEvent, HistoryKind, ReleaseCall, RenewCall, Wait};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(crate) async fn acquire(
         request_id: request.request_id,
         reentrant: request.reentrant,
         metadata,
+        mode: mode(request.mode, request.permits)?,
+        delay: Duration::from_millis(request.lock_delay_millis),
     };
     let granted = server.engine.acquire(lock, call).await?;
     tracing::debug!(
@@ -58,7 +61,35 @@ pub(crate) async fn acquire(
         expires_at: granted.expires_at.0,
         ttl_millis: millis(granted.ttl),
         reentrancy_count: granted.count,
+        mode: lock_mode(granted.hold),
+        slot: slot(granted.hold),
     })
+}
+
+fn mode(mode: LockMode, permits: Option<u64>) -> Result<Mode, Problem> {
+    Ok(match mode {
+        LockMode::Exclusive => Mode::Exclusive,
+        LockMode::Shared => Mode::Shared,
+        LockMode::Semaphore => {
+            let permits = permits.and_then(|permits| u16::try_from(permits).ok());
+            Mode::Semaphore { permits: permits.ok_or_else(Problem::internal)? }
+        }
+    })
+}
+
+pub(crate) fn lock_mode(hold: Hold) -> LockMode {
+    match hold {
+        Hold::Exclusive => LockMode::Exclusive,
+        Hold::Shared => LockMode::Shared,
+        Hold::Permit { .. } => LockMode::Semaphore,
+    }
+}
+
+pub(crate) fn slot(hold: Hold) -> Option<u16> {
+    match hold {
+        Hold::Permit { slot } => Some(slot),
+        Hold::Exclusive | Hold::Shared => None,
+    }
 }
 
 pub(crate) async fn renew(

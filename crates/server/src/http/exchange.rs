@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use baton_api::{ErrorBody, ErrorCode};
+use baton_core::Name;
 use baton_core::lock::LockName;
 use hyper::Uri;
 use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
@@ -29,6 +30,8 @@ pub(crate) struct Exchange {
     /// What the caller calls it; given back in the answer.
     correlation: Option<HeaderValue>,
     traceparent: Option<HeaderValue>,
+    /// The last event that a stream's client heard of.
+    pub(crate) last_event_id: Option<HeaderValue>,
     /// A browser says that another site's page sent it.
     cross_site: bool,
     /// It may wait by design: how long it takes says nothing.
@@ -43,6 +46,7 @@ impl Exchange {
         let (mut head, body) = request.into_parts();
         let correlation = head.headers.remove(telemetry::CORRELATION_ID).filter(telemetry::is_id);
         let traceparent = head.headers.remove("traceparent").filter(telemetry::is_id);
+        let last_event_id = head.headers.remove("last-event-id");
         let cross_site = is_cross_site(&head.headers);
         let exchange = Self {
             server,
@@ -51,6 +55,7 @@ impl Exchange {
             started,
             correlation,
             traceparent,
+            last_event_id,
             cross_site,
             waits: false,
             ended: false,
@@ -63,6 +68,20 @@ impl Exchange {
         let key = input::key(&self.uri)?;
         let parameters = Parameters::read(&self.uri, &["namespace"])?;
         Ok(LockName::new(parameters.namespace()?, &key))
+    }
+
+    /// The election that the path and the query name.
+    pub(crate) fn election(&self) -> Result<LockName, Problem> {
+        let name = input::name(&self.uri, "name")?;
+        let parameters = Parameters::read(&self.uri, &["namespace"])?;
+        Ok(LockName::election(parameters.namespace()?, &name))
+    }
+
+    /// What the path and the query name; the path's part is called `field`.
+    pub(crate) fn name(&self, field: &str) -> Result<Name, Problem> {
+        let key = input::name(&self.uri, field)?;
+        let parameters = Parameters::read(&self.uri, &["namespace"])?;
+        Ok(Name::new(parameters.namespace()?, &key))
     }
 
     /// The body, as a `T`. Whatever has a body changes something, and a page of another site may not: any page in a

@@ -23,10 +23,15 @@ const QUOTE_CHARS_MAX: usize = 200;
 
 /// The lock key: the third segment of the path, decoded exactly once.
 pub(crate) fn key(uri: &Uri) -> Result<Cow<'_, str>, Problem> {
+    name(uri, "lockKey")
+}
+
+/// What the path names, as its third segment: the description calls it `field`.
+pub(crate) fn name<'a>(uri: &'a Uri, field: &str) -> Result<Cow<'a, str>, Problem> {
     let segment = uri.path().split('/').nth(3).unwrap_or_default();
-    let key = decode(segment, false).map_err(|why| Problem::invalid("lockKey", format!("lockKey {why}")))?;
-    limits::check_key(&key)?;
-    Ok(key)
+    let name = decode(segment, false).map_err(|why| Problem::invalid(field, format!("{field} {why}")))?;
+    limits::check_name(field, &name)?;
+    Ok(name)
 }
 
 /// The parameters of a query, all of them known, none twice.
@@ -282,7 +287,7 @@ mod tests {
             (r#"{"ownerId":1,"ttlMillis":1000}"#, "ownerId"),
             (r#"{"ownerId":"a","ttlMillis":-1}"#, "ttlMillis"),
             (r#"{"ownerId":"a","ttlMillis":1.5}"#, "ttlMillis"),
-            (r#"{"ownerId":"a","ttlMillis":1000,"lockDelayMillis":0}"#, "lockDelayMillis"),
+            (r#"{"ownerId":"a","ttlMillis":1000,"lockDelaySeconds":0}"#, "lockDelaySeconds"),
             (r#"{"ownerId":"a","ttlMillis":1000,"ownerId":"b"}"#, "ownerId"),
             (r#"{"ownerId":"a","ttlMillis":1000,"metadata":[]}"#, "metadata"),
             (r#"{"ownerId":"a","ttlMillis":1000} x"#, "body"),

@@ -12,11 +12,14 @@ use axum::response::Response;
 use baton_api::ErrorBody;
 use baton_api::limits::{self, BODY_BYTES_MAX};
 use baton_api::lock::{
-    AcquireRequest, AcquireResponse, ForceReleaseRequest, ForceReleaseResponse, ReleaseRequest,
+    AcquireRequest, AcquireResponse, ForceReleaseRequest, ForceReleaseResponse, ForcedHolder, ReleaseRequest,
     ReleaseResponse, RenewRequest, RenewResponse,
 };
+use baton_core::lock::FencingToken;
+use baton_engine::lock::ForceCall;
 use hyper::StatusCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Acquire a lock, or queue for it.
 ///
@@ -26,7 +29,7 @@ use std::sync::Arc;
     params(KeyParameter, NamespaceParameter), request_body = AcquireRequest,
     responses(
         (status = 200, description = "The lock is yours", body = AcquireResponse),
-        (status = 409, description = "LOCK_ALREADY_HELD, WAIT_TIMEOUT, STILL_WAITING, ALREADY_RELEASED or LOCK_EXPIRED", body = ErrorBody),
+        (status = 409, description = "LOCK_ALREADY_HELD, LOCK_DELAYED, MODE_MISMATCH, WAIT_TIMEOUT, STILL_WAITING, ALREADY_RELEASED or LOCK_EXPIRED", body = ErrorBody),
         (status = 422, description = "REQUEST_ID_REUSED", body = ErrorBody),
     )
 )]
@@ -90,15 +93,15 @@ async fn released(exchange: &Exchange, body: Body) -> Result<Response, Problem> 
     Ok(json(StatusCode::OK, &calls::release(&exchange.server, &lock, request).await?))
 }
 
-/// Take a lock from its holder, with a reason.
+/// Take a lock from its holders, or from one of them, with a reason.
 ///
-/// This breaks mutual exclusion by design: the holder learns of it at its next renewal. Let resources check fencing tokens.
+/// This breaks mutual exclusion by design: a holder learns of it at its next renewal. Let resources check fencing tokens.
 #[utoipa::path(
     post, path = "/v1/locks/{lockKey}/force-release", tag = "locks", operation_id = "forceReleaseLock",
     params(KeyParameter, NamespaceParameter), request_body = ForceReleaseRequest,
     responses(
         (status = 200, description = "The lock was taken from its holder", body = ForceReleaseResponse),
-        (status = 404, description = "LOCK_NOT_FOUND: nobody holds it", body = ErrorBody),
+        (status = 404, description = "LOCK_NOT_FOUND: nobody holds it, or not with this token", body = ErrorBody),
     )
 )]
 pub async fn force_release(State(server): State<Arc<Shared>>, request: Request) -> Response {
@@ -114,20 +117,37 @@ async fn forced(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     request.check()?;
     let _place = exchange.enter(Class::Work)?;
     let reason = request.reason;
-    let forced = exchange.server.engine.force_release(&lock, calls::anybody(), reason.clone()).await?;
-    tracing::warn!(
-        namespace = lock.namespace(),
-        lockKey = lock.key(),
-        previousOwner = &*forced.owner,
-        fencingToken = forced.fencing.0,
-        reason,
-        "a lock was forced free"
-    );
+    let call = ForceCall {
+        fencing: request.fencing_token.map(FencingToken),
+        delay: Duration::from_millis(request.lock_delay_millis),
+        by: calls::anybody(),
+        reason: reason.clone(),
+    };
+    let forced = exchange.server.engine.force_release(&lock, call).await?;
+    for holder in &forced {
+        tracing::warn!(
+            namespace = lock.namespace(),
+            lockKey = lock.key(),
+            previousOwner = &*holder.owner,
+            fencingToken = holder.fencing.0,
+            reason,
+            "a lock was forced free"
+        );
+    }
+    let taken_from: Vec<_> = forced
+        .into_iter()
+        .map(|holder| ForcedHolder {
+            owner_id: holder.owner.as_ref().into(),
+            fencing_token: holder.fencing.0,
+        })
+        .collect();
+    let first = taken_from.first().cloned().ok_or_else(Problem::internal)?;
     let response = ForceReleaseResponse {
         status: "FORCE_RELEASED".into(),
         lock_key: lock.key().into(),
-        previous_owner: forced.owner.as_ref().into(),
-        fencing_token: forced.fencing.0,
+        previous_owner: first.owner_id,
+        fencing_token: first.fencing_token,
+        taken_from,
         warning:
             "the previous owner may still act as if it held the lock until its next renewal; only resources \
                   that check fencing tokens are protected from it"

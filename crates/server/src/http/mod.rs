@@ -2,18 +2,27 @@
 //!
 //! # Layout
 //! - [`lock`], [`views`], [`watch`]: `/v1/locks`: changing, looking at and following locks
+//! - [`election`], [`elections`], [`observe`]: `/v1/elections`, likewise
+//! - [`once`]: claims and results, `/v1/once`
+//! - [`fence`]: the fence registry, `/v1/fences`
 //! - [`batch`]: `/v1/batch`, several calls in one request
 //! - [`operations`]: health, status, metrics
 //! - [`openapi`]: the description of all of it
 //! - `calls`: one lock call, for a path as for a line of a batch
-//! - `exchange`, `input`, `whole`, `answer`: what all of them share
+//! - `exchange`, `events`, `input`, `whole`, `answer`: what all of them share
 
 mod answer;
 pub mod batch;
 mod calls;
+pub mod election;
+pub mod elections;
+mod events;
 mod exchange;
+pub mod fence;
 mod input;
 pub mod lock;
+pub mod observe;
+pub mod once;
 pub mod openapi;
 pub mod operations;
 pub mod views;
@@ -24,13 +33,19 @@ use crate::gate::{Class, Gates, Place};
 use crate::metrics::{Metrics, Route};
 use answer::Problem;
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use baton_api::{ErrorBody, ErrorCode};
 use baton_engine::Engine;
 use bytes::Bytes;
 use exchange::Exchange;
+use hyper::Method;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use prometheus_client::registry::Registry;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch::Receiver;
@@ -55,7 +70,7 @@ impl Shared {
         engine.metrics().register(&mut registry);
         Self {
             gates: Gates::new(config),
-            metrics: Metrics::new(&mut registry),
+            metrics: Metrics::new(&mut registry, engine.store().breaker().is_some()),
             registry,
             openapi: openapi::document().into(),
             started: Instant::now(),
@@ -88,6 +103,36 @@ impl Shared {
 pub fn router(server: Arc<Shared>) -> Router {
     let (router, _described) = openapi::routes().split_for_parts();
     router.method_not_allowed_fallback(method_not_allowed).fallback(not_found).with_state(server)
+}
+
+/// Answers a request. What locks live on goes to its handler by the shortest way: finding the path among all others and
+/// boxing it up twice would cost as much as deciding it. Everything else goes through the router.
+pub(crate) async fn serve(
+    server: Arc<Shared>,
+    router: TowerToHyperService<Router>,
+    request: hyper::Request<Incoming>,
+) -> Result<Response, Infallible> {
+    let request = request.map(Body::new);
+    match frequent(&request) {
+        Some(Route::Acquire) => Ok(lock::acquire(State(server), request).await),
+        Some(Route::Renew) => Ok(lock::renew(State(server), request).await),
+        Some(Route::Release) => Ok(lock::release(State(server), request).await),
+        _ => router.call(request).await,
+    }
+}
+
+/// The three calls of a lock, exactly as the router knows them.
+fn frequent(request: &Request) -> Option<Route> {
+    let (key, verb) = request.uri().path().strip_prefix("/v1/locks/")?.split_once('/')?;
+    if key.is_empty() || request.method() != Method::POST {
+        return None;
+    }
+    match verb {
+        "acquire" => Some(Route::Acquire),
+        "renew" => Some(Route::Renew),
+        "release" => Some(Route::Release),
+        _ => None,
+    }
 }
 
 async fn not_found(State(server): State<Arc<Shared>>, request: Request) -> Response {

@@ -4,8 +4,9 @@
 //! and patterns for text. Lengths are limited in bytes, which JSON Schema can't count; the patterns say it exactly
 //! for ASCII, and on the safe side for the rest.
 
-use super::{Shared, batch, lock, operations, views, watch};
+use super::{Shared, batch, election, elections, fence, lock, observe, once, operations, views, watch};
 use baton_api::batch::{Answer, BatchAnswer};
+use baton_api::election::ElectionEvent;
 use baton_api::lock::LockEvent;
 use baton_api::{ErrorBody, ErrorCode};
 use serde_json::{Map, Value, json};
@@ -22,8 +23,14 @@ use utoipa_axum::routes;
                        has a stable code in `error`; each has a page in the manual.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
-    tags((name = "locks", description = "Leases with a queue and a fencing token"), (name = "operations", description = "Running it")),
-    components(schemas(ErrorBody, BatchAnswer, Answer, LockEvent))
+    tags(
+        (name = "locks", description = "Leases with a queue and a fencing token"),
+        (name = "elections", description = "One leader at a time, each with a higher epoch"),
+        (name = "once", description = "The first caller does the work, all others get its result"),
+        (name = "fences", description = "The highest token that a resource was used with"),
+        (name = "operations", description = "Running it"),
+    ),
+    components(schemas(ErrorBody, BatchAnswer, Answer, LockEvent, ElectionEvent))
 )]
 struct Described;
 
@@ -40,6 +47,21 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(views::history))
         .routes(routes!(watch::one))
         .routes(routes!(watch::many))
+        .routes(routes!(election::campaign))
+        .routes(routes!(election::renew))
+        .routes(routes!(election::proclaim))
+        .routes(routes!(election::resign))
+        .routes(routes!(elections::election))
+        .routes(routes!(elections::list))
+        .routes(routes!(observe::observe))
+        .routes(routes!(once::claim, once::status))
+        .routes(routes!(once::complete))
+        .routes(routes!(once::renew))
+        .routes(routes!(once::fail))
+        .routes(routes!(fence::check))
+        .routes(routes!(fence::status))
+        .routes(routes!(fence::list))
+        .routes(routes!(fence::forget))
         .routes(routes!(batch::batch))
         .routes(routes!(operations::health))
         .routes(routes!(operations::ready))
@@ -56,6 +78,57 @@ pub(super) struct KeyParameter {
     /// 1 to 512 bytes, percent-encoded as one segment: `a%2Fb` is the key `a/b`.
     #[param(rename = "lockKey")]
     lock_key: String,
+}
+
+/// The election's name.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code, reason = "describes; the handlers read the path themselves")]
+pub(super) struct NameParameter {
+    /// 1 to 512 bytes, percent-encoded as one segment.
+    name: String,
+}
+
+/// Which part of the candidates.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct CandidatesParameters {
+    /// How many candidates at most; 100 if absent.
+    #[param(required = false, value_type = u64, minimum = 1, maximum = 1000)]
+    limit: Option<u64>,
+    /// The `nextCursor` of the page before.
+    #[param(required = false, value_type = String)]
+    cursor: Option<String>,
+}
+
+/// Where to go on.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct AfterParameter {
+    /// Tell also who led since this epoch, as far as it is remembered. The `Last-Event-ID` header says the same.
+    #[param(rename = "afterEpoch", required = false, value_type = u64, minimum = 0, maximum = 9_007_199_254_740_991_u64)]
+    after_epoch: Option<u64>,
+}
+
+/// The key to do something once for.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code, reason = "describes; the handlers read the path themselves")]
+pub(super) struct OnceKeyParameter {
+    /// 1 to 512 bytes, percent-encoded as one segment: `a%2Fb` is the key `a/b`.
+    #[param(rename = "onceKey")]
+    once_key: String,
+}
+
+/// The resource that a fence is for.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code, reason = "describes; the handlers read the path themselves")]
+pub(super) struct ResourceParameter {
+    /// 1 to 512 bytes, percent-encoded as one segment: `a%2Fb` is the resource `a/b`.
+    resource: String,
 }
 
 /// The namespace.
@@ -157,7 +230,7 @@ fn loosen_batch(document: &mut Value) {
         for (field, schema) in loose["properties"].as_object_mut().into_iter().flatten() {
             if let Some(schema) = schema.as_object_mut() {
                 schema.retain(|key, _| !matches!(key.as_str(), "minLength" | "maxLength"));
-                if field.ends_with("Millis") {
+                if field.ends_with("Millis") || field == "permits" {
                     schema.insert("minimum".into(), 0.into());
                     schema.insert("maximum".into(), u64::MAX.into());
                 }
@@ -194,11 +267,11 @@ fn refine(name: &str, schema: &mut Value) {
         return;
     }
     let (start, min, max) = match name {
-        "lockKey" => (r"(?!\.{1,2}$)", 1, 512),
+        "lockKey" | "name" | "onceKey" | "resource" => (r"(?!\.{1,2}$)", 1, 512),
         "namespace" => ("", 1, 128),
-        "ownerId" => ("", 1, 256),
+        "ownerId" | "candidateId" | "successor" => ("", 1, 256),
         "requestId" => ("", 1, 128),
-        "lockToken" => ("", 1, 256),
+        "lockToken" | "leaderToken" | "claimToken" => ("", 1, 256),
         "reason" => (r"(?=.*\S)", 1, 1024),
         "prefix" => ("", 0, 512),
         _ => return,
@@ -245,7 +318,7 @@ mod tests {
     fn every_operation_says_how_bad_input_and_overload_are_answered() {
         let mut document = described();
         let codes = document["components"]["schemas"]["ErrorCode"]["enum"].clone();
-        assert_eq!(codes[0], "ALREADY_RELEASED");
+        assert_eq!(codes[0], "ALREADY_COMPLETED");
         for operation in operations(&mut document) {
             assert!(operation.get("parameters").is_none_or(Value::is_array), "{operation}");
             for status in ["200", "400", "500", "503"] {

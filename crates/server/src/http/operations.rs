@@ -7,7 +7,7 @@ use crate::gate::Class;
 use crate::metrics::Route;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use baton_api::status::{GuaranteesStatus, Status, StoreStatus};
+use baton_api::status::{BreakerState, BreakerStatus, GuaranteesStatus, Status, StoreStatus};
 use hyper::StatusCode;
 use prometheus_client::encoding::text::encode;
 use std::sync::Arc;
@@ -75,18 +75,28 @@ async fn described(exchange: &Exchange) -> Result<Response, Problem> {
         node_id: format!("{:016x}", server.engine.node().0),
         uptime_millis: millis(server.started.elapsed()),
         ready: !server.is_stopping() && server.engine.is_ready().await,
+        nodes: server.engine.nodes() as u64,
         store: StoreStatus {
             name: guarantees.store.into(),
             shared: guarantees.shared,
             records: usage.records,
             used_bytes: usage.used_bytes,
             budget_bytes: usage.budget_bytes,
+            breaker: server.engine.store().breaker().map(|(state, lasting)| BreakerStatus {
+                state: match state {
+                    baton_store::BreakerState::Closed => BreakerState::Closed,
+                    baton_store::BreakerState::HalfOpen => BreakerState::HalfOpen,
+                    baton_store::BreakerState::Open => BreakerState::Open,
+                },
+                for_millis: millis(lasting),
+            }),
             guarantees: GuaranteesStatus {
                 on_crash: guarantees.on_crash.into(),
                 on_failover: guarantees.on_failover.into(),
                 on_clock_step: guarantees.on_clock_step.into(),
                 ttl_min_millis: millis(guarantees.ttl_min),
                 ttl_granularity_millis: millis(guarantees.ttl_granularity),
+                warnings: guarantees.warnings,
             },
         },
     };
@@ -105,7 +115,7 @@ pub async fn metrics(State(server): State<Arc<Shared>>, request: Request) -> Res
 }
 
 fn measured(server: &Shared) -> Result<Response, Problem> {
-    server.metrics.refresh(&server.gates);
+    server.metrics.refresh(&server.gates, server.engine.store().breaker());
     let mut text = String::with_capacity(32 * 1024);
     encode(&mut text, &server.registry).map_err(|error| {
         tracing::error!(%error, "the metrics can't be written");

@@ -11,16 +11,19 @@ use crate::metrics::Route;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use baton_api::limits;
-use baton_api::lock::{LockHistory, LockList, LockQueue, LockStatus, LockSummary, NotLocked, Waiting};
-use baton_core::lock::LockName;
-use baton_engine::lock::LockState;
+use baton_api::lock::{
+    LockHistory, LockHolder, LockList, LockQueue, LockStatus, LockSummary, Metadata, NotLocked, Waiting,
+};
+use baton_api::mode::LockMode;
+use baton_core::lock::{Family, LockName, Mode};
+use baton_engine::lock::{HolderState, LockState};
 use hyper::StatusCode;
 use std::sync::Arc;
 
 /// Locks on a page, unless asked otherwise.
-const LIST_LIMIT_DEFAULT: u64 = 100;
+pub(super) const LIST_LIMIT_DEFAULT: u64 = 100;
 /// Bytes of a cursor; the real ones are shorter.
-const CURSOR_BYTES_MAX: usize = 4096;
+pub(super) const CURSOR_BYTES_MAX: usize = 4096;
 
 /// Who holds a lock.
 #[utoipa::path(
@@ -40,28 +43,48 @@ pub async fn lock(State(server): State<Arc<Shared>>, request: Request) -> Respon
 async fn looked_at(exchange: &Exchange) -> Result<Response, Problem> {
     let lock = exchange.lock()?;
     let _place = exchange.enter(Class::Work)?;
-    Ok(match exchange.server.engine.lock_state(&lock).await? {
-        Some(state) => json(StatusCode::OK, &status(&lock, state)),
+    let state = exchange.server.engine.lock_state(&lock).await?;
+    Ok(match state.and_then(|state| status(&lock, &state)) {
+        Some(status) => json(StatusCode::OK, &status),
         None => json(StatusCode::NOT_FOUND, &NotLocked { locked: false }),
     })
 }
 
-fn status(lock: &LockName, state: LockState) -> LockStatus {
-    let metadata = state.metadata.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    LockStatus {
+fn status(lock: &LockName, state: &LockState) -> Option<LockStatus> {
+    let first = state.first()?;
+    Some(LockStatus {
         lock_key: lock.key().into(),
         locked: true,
-        owner_id: state.owner.as_ref().into(),
-        expires_at: state.expires_at.0,
-        fencing_token: state.fencing.0,
-        acquired_at: state.acquired_at.0,
-        updated_at: state.updated_at.0,
-        ttl_millis: millis(state.ttl),
-        reentrancy_count: state.count,
+        owner_id: first.owner.as_ref().into(),
+        expires_at: first.expires_at.0,
+        fencing_token: first.fencing.0,
+        acquired_at: first.acquired_at.0,
+        updated_at: first.updated_at.0,
+        ttl_millis: millis(first.ttl),
+        reentrancy_count: first.count,
         queue_length: state.waiting,
+        renewals: first.renewals,
+        metadata: metadata(first),
+        mode: calls::lock_mode(first.hold),
+        permits: state.permits,
+        holders: state.holders.iter().map(holder).collect(),
+    })
+}
+
+fn holder(state: &HolderState) -> LockHolder {
+    LockHolder {
+        owner_id: state.owner.as_ref().into(),
+        fencing_token: state.fencing.0,
+        slot: calls::slot(state.hold),
+        acquired_at: state.acquired_at.0,
+        expires_at: state.expires_at.0,
         renewals: state.renewals,
-        metadata: metadata.unwrap_or_default(),
+        metadata: metadata(state),
     }
+}
+
+fn metadata(state: &HolderState) -> Metadata {
+    state.metadata.as_ref().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default()
 }
 
 /// Held locks, page by page.
@@ -85,13 +108,16 @@ async fn listed(exchange: &Exchange) -> Result<Response, Problem> {
         limits::check_text("cursor", cursor, 1..=CURSOR_BYTES_MAX)?;
     }
     let _place = exchange.enter(Class::Work)?;
-    let page = exchange.server.engine.list_locks(namespace, prefix, limit, cursor).await?;
+    let page = exchange.server.engine.list_locks(Family::Lock, namespace, prefix, limit, cursor).await?;
     let summary = |lock: baton_engine::lock::Summary| LockSummary {
         lock_key: lock.key,
         owner_id: lock.owner.as_ref().into(),
         expires_at: lock.expires_at.0,
         fencing_token: lock.fencing.0,
         queue_length: lock.waiting,
+        mode: calls::lock_mode(lock.hold),
+        permits: lock.permits,
+        holders: lock.holders,
     };
     let locks = page.locks.into_iter().map(summary).collect();
     Ok(json(StatusCode::OK, &LockList { locks, next_cursor: page.next_cursor }))
@@ -115,6 +141,11 @@ async fn queued(exchange: &Exchange) -> Result<Response, Problem> {
     let entries = exchange.server.engine.lock_queue(&lock).await?;
     let waiting = entries.into_iter().map(|entry| Waiting {
         owner_id: entry.owner.as_ref().into(),
+        mode: match entry.mode {
+            Mode::Exclusive => LockMode::Exclusive,
+            Mode::Shared => LockMode::Shared,
+            Mode::Semaphore { .. } => LockMode::Semaphore,
+        },
         since: entry.since.0,
         waiting_millis: millis(entry.waited),
         connected: entry.connected,

@@ -58,6 +58,22 @@ async fn a_lock_is_acquired_renewed_shown_and_released_on_one_connection() {
     assert_eq!((free.status, free.json()), (404, json!({ "locked": false })));
 }
 
+/// A run of generated requests found that the largest double, written as a whole number, was refused as out of range.
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_in_metadata_come_back_as_they_were_put_up_to_the_largest_double() {
+    let baton = Baton::start().await;
+    let mut client = baton.client().await;
+    for (key, number) in [("large", f64::MAX), ("small", 5e-324), ("uneven", 2.225_073_858_507_201e-308)] {
+        let body = format!(r#"{{"ownerId":"a","ttlMillis":60000,"metadata":{{"n":{number}}}}}"#);
+        client.call("POST", &format!("/v1/locks/{key}/acquire"), body.as_bytes()).await.ok();
+        let status = client.call("GET", &format!("/v1/locks/{key}"), b"").await.ok();
+        assert_eq!(status["metadata"]["n"].as_f64(), Some(number), "{key}");
+    }
+    let body = br#"{"ownerId":"a","ttlMillis":60000,"metadata":{"n":1e400}}"#;
+    let refused = client.call("POST", "/v1/locks/huge/acquire", body).await;
+    assert_eq!((refused.status, &refused.json()["field"]), (400, &json!("metadata.n")));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_one_percent_encoded_segment_in_its_namespace() {
     let baton = Baton::start().await;

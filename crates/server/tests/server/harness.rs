@@ -2,9 +2,12 @@
 
 use crate::client::{Answer, Client, PATIENCE};
 use baton_server::{Config, Server};
+use baton_store::Store;
+use baton_testkit::store_url;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -33,10 +36,21 @@ impl Baton {
         let mut config = Config {
             listen: "127.0.0.1:0".parse().unwrap(),
             data: directory.join("data"),
+            store: store_url(directory),
             ..Config::default()
         };
         change(&mut config);
-        let server = Server::start(config).await.unwrap();
+        Self::serve(Server::start(config).await.unwrap())
+    }
+
+    /// On a store of the caller's; the rest is as usual.
+    pub async fn on(store: Arc<dyn Store>, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config { listen: "127.0.0.1:0".parse().unwrap(), ..Config::default() };
+        change(&mut config);
+        Self::serve(Server::on(config, store).await.unwrap())
+    }
+
+    fn serve(server: Server) -> Self {
         let (stop, stopped) = oneshot::channel();
         Self {
             address: server.address(),

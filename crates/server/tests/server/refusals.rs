@@ -118,9 +118,17 @@ async fn bad_input_is_named_by_its_field() {
         (json!({ "reentrant": true }), "requestId"),
         (json!({ "metadata": [] }), "metadata"),
         (json!({ "metadata": { "x": long(4096) } }), "metadata"),
-        (json!({ "lockDelayMillis": 0 }), "lockDelayMillis"),
-        (json!({ "mode": "shared" }), "mode"),
+        (json!({ "lockDelayMillis": 3_600_001 }), "lockDelayMillis"),
+        (json!({ "lockDelayMillis": -1 }), "lockDelayMillis"),
+        (json!({ "mode": "nonsense" }), "mode"),
+        (json!({ "mode": "semaphore" }), "permits"),
+        (json!({ "mode": "semaphore", "permits": 0 }), "permits"),
+        (json!({ "mode": "semaphore", "permits": 257 }), "permits"),
+        (json!({ "mode": "shared", "permits": 3 }), "permits"),
         (json!({ "permits": 3 }), "permits"),
+        (json!({ "mode": "shared", "reentrant": true, "requestId": "r" }), "reentrant"),
+        (json!({ "mode": "semaphore", "permits": 2, "reentrant": true, "requestId": "r" }), "reentrant"),
+        (json!({ "nonsense": 0 }), "nonsense"),
     ] {
         let mut body = acquire("a");
         body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
@@ -149,6 +157,8 @@ async fn bad_input_is_named_by_its_field() {
         (json!({ "reason": "a\nb" }), "reason"),
         (json!({ "reason": long(1025) }), "reason"),
         (json!({}), "reason"),
+        (json!({ "reason": "why", "lockDelayMillis": 3_600_001 }), "lockDelayMillis"),
+        (json!({ "reason": "why", "fencingToken": "34" }), "fencingToken"),
     ] {
         assert_eq!(baton.post("/v1/locks/k/force-release", body).await.field(), field);
     }

@@ -19,11 +19,13 @@ pub(super) async fn extends_and_counts<H: Harness>(harness: &H) {
     assert!(record.expires_in > Some(ttl * 2), "a touch has shortened it: {record:?}");
     assert_eq!((record.created, record.revision, record.touches), (made, made, 1));
 
-    ground.done(checks, touch("held", ttl * 8)).await;
+    let touched = ground.done(checks, touch("held", ttl * 8)).await.revision;
     let record = ground.read("held").await.expect("it is there");
     assert!(record.expires_in > Some(ttl * 6), "a touch hasn't extended it: {record:?}");
     assert_eq!((record.created, record.revision, record.touches), (made, made, 2));
     ground.done(vec![Check::At(ground.key("held"), made)], vec![]).await;
+    // The commit that touched it has a revision too, and hasn't put anything.
+    ground.refused(vec![Check::At(ground.key("held"), touched)], vec![]).await;
 
     ground.done(vec![], vec![put(ground.key("forever"), "")]).await;
     ground.done(vec![], touch("forever", ttl)).await;

@@ -1,36 +1,11 @@
-//! One commit against the state: is it valid, does it hold, is there room, and then what it does.
+//! One commit against the state: does it hold, is there room, and then what it does.
 
 use super::effect::{self, EFFECT_OVERHEAD_BYTES, Entry};
 use super::state::{self, State, View};
 use super::time::micros;
-use crate::contract::{Reason, StoreError};
 use crate::watch::Change;
-use baton_core::{COMMIT_BYTES_MAX, COMMIT_OPERATIONS_MAX};
 use baton_core::{Check, Commit, Group, Key, Record, Revision, Ttl, Write};
 use std::time::Duration;
-
-/// Refuses what breaks the contract.
-pub(super) fn validate(commit: &Commit) -> Result<(), StoreError> {
-    let invalid = |detail: String| Err(StoreError::NotApplied { reason: Reason::Invalid, detail });
-    if commit.operations() > COMMIT_OPERATIONS_MAX {
-        return invalid(format!("{} operations; at most {COMMIT_OPERATIONS_MAX}", commit.operations()));
-    }
-    if commit.bytes() > COMMIT_BYTES_MAX {
-        return invalid(format!("{} bytes; at most {COMMIT_BYTES_MAX}", commit.bytes()));
-    }
-    let mut keys = commit.checks.iter().map(Check::key).chain(commit.writes.iter().map(Write::key));
-    if let Some(first) = keys.next()
-        && let Some(other) = keys.find(|key| key.group != first.group)
-    {
-        return invalid(format!("keys of two groups: {first:?} and {other:?}"));
-    }
-    for (index, write) in commit.writes.iter().enumerate() {
-        if commit.writes[..index].iter().any(|earlier| earlier.key() == write.key()) {
-            return invalid(format!("two writes for {:?}", write.key()));
-        }
-    }
-    Ok(())
-}
 
 /// At most how many bytes its effects take in the log.
 pub(super) fn log_bytes_max(commit: &Commit) -> usize {
@@ -69,6 +44,15 @@ fn touched(commit: &Commit) -> impl Iterator<Item = &Key> {
 pub(super) fn read(state: &State, key: &Key, view: &mut View) -> Option<Record> {
     let now_us = view.now_us;
     state.get(key, view).map(|(name, entry)| state::record(key.group, name, entry, now_us))
+}
+
+/// By how many bytes of memory the state would grow if nothing of it was there yet.
+pub(super) fn growth_max(commit: &Commit) -> u64 {
+    let growths = commit.writes.iter().map(|write| match write {
+        Write::Put { key, value, ttl } => state::put_bytes(&key.name, value, *ttl != Ttl::Forever),
+        Write::Touch { .. } | Write::Delete { .. } => 0,
+    });
+    growths.sum()
 }
 
 /// By how many bytes of memory the state would grow.
@@ -125,11 +109,10 @@ impl Application<'_> {
             Ttl::Forever => 0,
             Ttl::Exactly(ttl) | Ttl::AtLeast(ttl) => self.expires_us(ttl),
         };
-        let old = self.state.peek(&key).filter(|entry| entry.is_live(self.now_us));
-        let (created, touches) = old.map_or((revision, 0), |entry| (entry.created, entry.touches));
-        let entry = Entry { value: value.clone(), created, revision, expires_us, touches, armed: 0 };
-        effect::encode_put(self.log, group, &key.name, &entry);
-        self.state.put(group, key.name.clone(), entry);
+        let entry =
+            Entry { value: value.clone(), created: revision, revision, expires_us, touches: 0, armed: 0 };
+        let entry = self.state.replace(group, key.name.clone(), entry, self.now_us);
+        effect::encode_put(self.log, group, &key.name, entry);
         self.hint(|revision| Change::Put { key, value, revision });
     }
 

@@ -1,19 +1,19 @@
-//! The state in memory: 256 ordered maps, and an index of what expires when.
+//! The state in memory: 256 tables of records, and an index of what expires when.
 //!
 //! A record whose time has passed is absent for every reader at once; its memory is taken back later, a few at a
 //! time, and only when the moment of its expiry is durable, so that no restart can bring it back.
 
 use super::effect::{Effect, Entry};
+use super::table::{Slot, Table};
 use baton_core::{Bytes, Group, Key, Record, Revision};
-use std::collections::BTreeSet;
-use std::collections::btree_map::{self, BTreeMap};
-use std::ops::Bound;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// What a record takes beyond its name and value: two reference-counted allocations and its place in a map.
-const RECORD_OVERHEAD_BYTES: u64 = 152;
+/// What a record takes beyond its name and value: two reference-counted allocations and its place in a table.
+const RECORD_OVERHEAD_BYTES: u64 = 128;
 /// What its place in the expiry index takes.
-const EXPIRY_OVERHEAD_BYTES: u64 = 44;
+const EXPIRY_OVERHEAD_BYTES: u64 = 32;
 /// The expiry index is this coarse: 2^20 microseconds.
 const TICK_BITS: u32 = 20;
 
@@ -36,8 +36,9 @@ impl View {
 }
 
 pub(super) struct State {
-    groups: Vec<BTreeMap<Bytes, Entry>>,
-    expiries: BTreeSet<(u32, u8, Bytes)>,
+    groups: Vec<Table>,
+    /// What expires by the beginning of a tick, by group.
+    expiries: BTreeMap<(u32, u8), Vec<Slot>>,
     /// Off while recovering: the index is built at once when all records are there.
     indexing: bool,
     pub records: u64,
@@ -46,24 +47,26 @@ pub(super) struct State {
 
 impl Default for State {
     fn default() -> Self {
-        let (groups, expiries) = (vec![BTreeMap::new(); 256], BTreeSet::new());
-        Self { groups, expiries, indexing: false, records: 0, bytes: 0 }
+        let seeds = RandomState::new();
+        let groups = Group::all().map(|group| Table::new(seeds.hash_one(group))).collect();
+        Self { groups, expiries: BTreeMap::new(), indexing: false, records: 0, bytes: 0 }
     }
 }
 
 impl State {
-    fn group(&self, group: u8) -> &BTreeMap<Bytes, Entry> {
-        &self.groups[usize::from(group)]
+    fn find(&self, key: &Key) -> Option<&(Bytes, Entry)> {
+        let table = &self.groups[usize::from(key.group.0)];
+        table.at(table.find(&key.name)?)
     }
 
     /// The live record, with the name as it is held.
     pub fn get(&self, key: &Key, view: &mut View) -> Option<(&Bytes, &Entry)> {
-        self.group(key.group.0).get_key_value(&key.name).filter(|(_, entry)| view.admits(entry))
+        self.find(key).filter(|(_, entry)| view.admits(entry)).map(|(name, entry)| (name, entry))
     }
 
     /// The record, live or not.
     pub fn peek(&self, key: &Key) -> Option<&Entry> {
-        self.group(key.group.0).get(&key.name)
+        self.find(key).map(|(_, entry)| entry)
     }
 
     /// Whether anything is going to expire.
@@ -71,72 +74,114 @@ impl State {
         !self.expiries.is_empty()
     }
 
-    pub fn put(&mut self, group: u8, name: Bytes, mut entry: Entry) {
-        entry.armed = if self.indexing { tick(entry.expires_us) } else { 0 };
+    /// Puts a record as it is.
+    pub fn put(&mut self, group: u8, name: Bytes, entry: Entry) {
+        self.put_after(group, name, entry, |_, _| {});
+    }
+
+    /// Puts a new value in the place of a record; if that lives, the new one is as old as it.
+    pub fn replace(&mut self, group: u8, name: Bytes, entry: Entry, now_us: u64) -> &Entry {
+        self.put_after(group, name, entry, |new, old| {
+            if old.is_live(now_us) {
+                (new.created, new.touches) = (old.created, old.touches);
+            }
+        })
+    }
+
+    fn put_after(
+        &mut self,
+        group: u8,
+        name: Bytes,
+        mut entry: Entry,
+        inherit: impl FnOnce(&mut Entry, &Entry),
+    ) -> &Entry {
+        let armed = if self.indexing { tick(entry.expires_us) } else { 0 };
+        entry.armed = armed;
         self.bytes += record_bytes(&name, &entry);
-        match self.groups[usize::from(group)].entry(name) {
-            btree_map::Entry::Vacant(place) => {
+        let table = &mut self.groups[usize::from(group)];
+        let (slot, was_armed) = match table.find(&name) {
+            None => {
                 self.records += 1;
-                if entry.armed != 0 {
-                    self.expiries.insert((entry.armed, group, place.key().clone()));
-                }
-                place.insert(entry);
+                (table.insert(name, entry), 0)
             }
-            btree_map::Entry::Occupied(mut place) => {
-                let old = place.get();
-                self.bytes -= record_bytes(place.key(), old);
-                if old.armed != entry.armed {
-                    let name = place.key().clone();
-                    let mut expiry = (old.armed, group, name);
-                    if old.armed != 0 {
-                        self.expiries.remove(&expiry);
-                    }
-                    expiry.0 = entry.armed;
-                    if entry.armed != 0 {
-                        self.expiries.insert(expiry);
-                    }
-                }
-                place.insert(entry);
+            Some(slot) => {
+                let (name, old) = table.at_mut(slot).expect("found just now");
+                self.bytes -= record_bytes(name, old);
+                let was_armed = old.armed;
+                inherit(&mut entry, old);
+                *old = entry;
+                (slot, was_armed)
             }
+        };
+        if was_armed != armed {
+            self.disarm(was_armed, group, slot);
+            self.arm(armed, group, slot);
+        }
+        &self.groups[usize::from(group)].at(slot).expect("put just now").1
+    }
+
+    fn arm(&mut self, tick: u32, group: u8, slot: Slot) {
+        if tick != 0 {
+            self.expiries.entry((tick, group)).or_default().push(slot);
+        }
+    }
+
+    /// A second's leases of a group are few, and as many as that are looked through in no time.
+    fn disarm(&mut self, tick: u32, group: u8, slot: Slot) {
+        let Some(slots) = self.expiries.get_mut(&(tick, group)) else { return };
+        // Most leases end early, in about the order in which they began.
+        if let Some(place) = slots.iter().rposition(|other| *other == slot) {
+            slots.swap_remove(place);
+        }
+        if slots.is_empty() {
+            self.expiries.remove(&(tick, group));
         }
     }
 
     /// The index keeps its place and is put right when that moment comes: renewing costs no index work.
     pub fn touch(&mut self, group: u8, name: &[u8], expires_us: u64, touches: u32) -> Option<&Entry> {
-        let entry = self.groups[usize::from(group)].get_mut(name)?;
+        let table = &mut self.groups[usize::from(group)];
+        let (_, entry) = table.at_mut(table.find(name)?)?;
         (entry.expires_us, entry.touches) = (expires_us, touches);
         Some(entry)
     }
 
     pub fn delete(&mut self, group: u8, name: &[u8]) -> Option<(Bytes, Entry)> {
-        let (name, entry) = self.groups[usize::from(group)].remove_entry(name)?;
+        let slot = self.groups[usize::from(group)].find(name)?;
+        let (name, entry) = self.remove(group, slot)?;
+        self.disarm(entry.armed, group, slot);
+        Some((name, entry))
+    }
+
+    fn remove(&mut self, group: u8, slot: Slot) -> Option<(Bytes, Entry)> {
+        let (name, entry) = self.groups[usize::from(group)].remove(slot)?;
         self.records -= 1;
         self.bytes -= record_bytes(&name, &entry);
-        if entry.armed == 0 {
-            return Some((name, entry));
-        }
-        let expiry = (entry.armed, group, name);
-        self.expiries.remove(&expiry);
-        Some((expiry.2, entry))
+        Some((name, entry))
     }
 
     /// Looks at up to `count` places of the index whose time has come, takes back the records that are expired
     /// for good (`expired` is told which), and says how many places it looked at.
     pub fn collect(&mut self, durable_us: u64, count: usize, mut expired: impl FnMut(Key)) -> usize {
         for looked_at in 0..count {
-            match self.expiries.first() {
-                Some((armed, _, _)) if u64::from(*armed) << TICK_BITS <= durable_us => {}
-                _ => return looked_at,
+            let Some(mut due) = self.expiries.first_entry() else { return looked_at };
+            let (armed, group) = *due.key();
+            if u64::from(armed) << TICK_BITS > durable_us {
+                return looked_at;
             }
-            let Some((_, group, name)) = self.expiries.pop_first() else { return looked_at };
-            let Some(entry) = self.groups[usize::from(group)].get_mut(&name) else { continue };
-            entry.armed = tick(entry.expires_us);
+            let slot = due.get_mut().pop();
+            if due.get().is_empty() {
+                due.remove();
+            }
+            let table = &mut self.groups[usize::from(group)];
+            let Some((slot, (_, entry))) = slot.and_then(|slot| Some((slot, table.at_mut(slot)?))) else {
+                continue;
+            };
             if entry.is_live(durable_us) {
-                self.expiries.insert((entry.armed, group, name));
-            } else {
-                entry.armed = 0;
-                self.bytes -= EXPIRY_OVERHEAD_BYTES;
-                self.delete(group, &name);
+                entry.armed = tick(entry.expires_us);
+                let armed = entry.armed;
+                self.arm(armed, group, slot);
+            } else if let Some((name, _)) = self.remove(group, slot) {
                 expired(Key { group: Group(group), name });
             }
         }
@@ -156,59 +201,61 @@ impl State {
         }
     }
 
-    /// Fills an empty group from records in order.
+    /// Fills an empty group.
     pub fn load(&mut self, group: u8, records: Vec<(Bytes, Entry)>) {
-        self.bytes += records.iter().map(|(name, entry)| record_bytes(name, entry)).sum::<u64>();
-        self.records += records.len() as u64;
-        self.groups[usize::from(group)] = records.into_iter().collect();
+        self.groups[usize::from(group)].reserve(records.len());
+        for (name, entry) in records {
+            self.put(group, name, entry);
+        }
     }
 
     /// Ends recovering: builds the expiry index, and keeps it from now on.
     pub fn index(&mut self) {
-        let mut expiries = Vec::new();
         for (group, records) in (0..=u8::MAX).zip(&mut self.groups) {
-            for (name, entry) in records.iter_mut().filter(|(_, entry)| entry.expires_us != 0) {
+            for (slot, (_, entry)) in records.iter_mut().filter(|(_, (_, entry))| entry.expires_us != 0) {
                 entry.armed = tick(entry.expires_us);
-                expiries.push((entry.armed, group, name.clone()));
+                self.bytes += EXPIRY_OVERHEAD_BYTES;
+                self.expiries.entry((entry.armed, group)).or_default().push(slot);
             }
         }
-        self.bytes += expiries.len() as u64 * EXPIRY_OVERHEAD_BYTES;
-        self.expiries = expiries.into_iter().collect();
         self.indexing = true;
     }
 
     /// Live records in order.
     pub fn scan<'a>(
-        &'a self,
+        &'a mut self,
         group: Group,
         prefix: &'a [u8],
         after: Option<&'a [u8]>,
         view: &'a mut View,
     ) -> impl Iterator<Item = (&'a Bytes, &'a Entry)> {
-        let start = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
-        };
-        let range = self.group(group.0).range::<[u8], _>((start, Bound::Unbounded));
-        range
+        let after = after.filter(|after| *after >= prefix);
+        let walk = self.groups[usize::from(group.0)].walk(after.unwrap_or(prefix));
+        walk.skip_while(move |(name, _)| after.is_some_and(|after| **name == *after))
             .take_while(move |(name, _)| name.starts_with(prefix))
             .filter(move |(_, entry)| view.admits(entry))
+            .map(|(name, entry)| (name, entry))
     }
 
     /// Records after `after`, live or not, for a snapshot: at most `count`, and few enough to be at most about
     /// `bytes`. Empty at the end.
-    pub fn copy(&self, group: u8, after: Option<&Bytes>, count: usize, bytes: usize) -> Vec<(Bytes, Entry)> {
-        let start = after.map_or(Bound::Unbounded, |after| Bound::Excluded(&after[..]));
+    pub fn copy(
+        &mut self,
+        group: u8,
+        after: Option<&Bytes>,
+        count: usize,
+        bytes: usize,
+    ) -> Vec<(Bytes, Entry)> {
+        let walk = self.groups[usize::from(group)].walk(after.map_or(&[], |after| &after[..]));
         let mut left = bytes;
-        self.group(group)
-            .range::<[u8], _>((start, Bound::Unbounded))
+        walk.skip_while(|(name, _)| after == Some(name))
             .take(count)
             .take_while(|(name, entry)| {
                 let go_on = left > 0;
                 left = left.saturating_sub(name.len() + entry.value.len());
                 go_on
             })
-            .map(|(name, entry)| (name.clone(), entry.clone()))
+            .cloned()
             .collect()
     }
 }

@@ -213,7 +213,7 @@ impl Writer {
         wall_us: u64,
         trouble: Option<&str>,
     ) -> Result<Outcome, StoreError> {
-        apply::validate(&commit)?;
+        crate::valid::validate(&commit)?;
         if let Err(found) = apply::check(&self.state, &commit, view) {
             return Ok(Outcome::Conflict { found, now });
         }
@@ -234,6 +234,15 @@ impl Writer {
     /// Refuses a commit for which there is no memory or no disk, before anything has changed.
     fn find_room(&self, commit: &Commit, trouble: Option<&str>) -> Result<(), StoreError> {
         let full = |detail: String| Err(StoreError::NotApplied { reason: Reason::Full, detail });
+        let bytes = self.batch.len() + apply::log_bytes_max(commit);
+        let bytes_at_most = self.state.bytes.saturating_add(apply::growth_max(commit));
+        if trouble.is_none()
+            && bytes_at_most <= self.full_bytes
+            && self.log.has_room(bytes + LOG_RESERVE_BYTES)
+        {
+            // Nearly always: there is room even if all of it is new.
+            return Ok(());
+        }
         let growth = apply::growth(&self.state, commit);
         if growth > 0 {
             if let Some(why) = trouble {
@@ -243,8 +252,7 @@ impl Writer {
                 return full(format!("{} of {} bytes in use", self.state.bytes, self.full_bytes));
             }
         }
-        let reserve = if growth > 0 { LOG_RESERVE_BYTES } else { 0 };
-        let bytes = self.batch.len() + apply::log_bytes_max(commit) + reserve;
+        let bytes = if growth > 0 { bytes + LOG_RESERVE_BYTES } else { bytes };
         if !self.log.has_room(bytes) && !self.log.wait_for_room(bytes) {
             let why = self.log.trouble().unwrap_or_else(|| "a segment is smaller than this commit".into());
             return full(format!("no room in the log: {why}"));
@@ -256,7 +264,7 @@ impl Writer {
         Reading { records: keys.iter().map(|key| apply::read(&self.state, key, view)).collect(), now }
     }
 
-    fn scan(&self, range: &Range, limit: usize, view: &mut View, now: WallTime) -> Page {
+    fn scan(&mut self, range: &Range, limit: usize, view: &mut View, now: WallTime) -> Page {
         let now_us = view.now_us;
         let mut page = Page { records: Vec::new(), more: false, now };
         let mut bytes = 0;

@@ -25,7 +25,7 @@ fn child() {
     let (Ok(directory), Ok(round)) = (std::env::var(DIRECTORY), std::env::var(ROUND)) else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async {
-        let store = open("embedded:", Path::new(&directory)).unwrap();
+        let store = open("embedded:", Path::new(&directory)).await.unwrap();
         let clients: Vec<_> = (0..CLIENTS)
             .map(|client| tokio::spawn(commit_forever(store.clone(), round.clone(), client)))
             .collect();
@@ -81,7 +81,7 @@ async fn what_was_acknowledged_survives_being_killed() {
     let mut kept = 0;
     for round in 0..ROUNDS {
         let acknowledged = run_and_kill(directory.path(), round, 50 + round * 97);
-        let store = open("embedded:", directory.path()).unwrap();
+        let store = open("embedded:", directory.path()).await.unwrap();
         let mut found = BTreeMap::new();
         for client in 0..CLIENTS {
             let range = Range {

@@ -32,11 +32,13 @@ struct Condition {
     is_dead: bool,
     /// Hints got lost, and the watchers don't know yet.
     owes_lost: bool,
+    owes_lost_expirations: bool,
 }
 
 impl Way {
     pub fn new(number: u32, faults: Faults, dice: Dice) -> Self {
-        let condition = Condition { faults, dice, is_dead: false, owes_lost: false };
+        let condition =
+            Condition { faults, dice, is_dead: false, owes_lost: false, owes_lost_expirations: false };
         let condition = Mutex::new(condition);
         Self { number, hub: Hub::default(), expirations: Hub::default(), condition }
     }
@@ -50,25 +52,29 @@ impl Way {
     }
 
     pub fn hint(&self, changes: &[Change]) {
-        if self.hub.is_watched() && !self.is_dead() {
-            self.hub.publish(changes.iter().cloned());
+        if self.hub.is_watched() {
+            self.publish(&self.hub, changes, |condition| &mut condition.owes_lost);
         }
     }
 
     pub fn hint_expired(&self, changes: &[Change]) {
+        self.publish(&self.expirations, changes, |condition| &mut condition.owes_lost_expirations);
+    }
+
+    fn publish(&self, hub: &Hub, changes: &[Change], owes_lost: impl Fn(&mut Condition) -> &mut bool) {
         let mut condition = self.condition();
         if condition.is_dead {
             return;
         }
         let chance = condition.faults.hints_lost;
         if !changes.is_empty() && condition.dice.chance(chance) {
-            condition.owes_lost = true;
+            *owes_lost(&mut condition) = true;
             return;
         }
-        if std::mem::take(&mut condition.owes_lost) {
-            self.expirations.publish(std::iter::once(Change::Lost));
+        if std::mem::take(owes_lost(&mut condition)) {
+            hub.publish(std::iter::once(Change::Lost));
         }
-        self.expirations.publish(changes.iter().cloned());
+        hub.publish(changes.iter().cloned());
     }
 }
 
@@ -249,13 +255,14 @@ impl Store for Node {
     fn guarantees(&self) -> Guarantees {
         Guarantees {
             store: "simulated",
-            shared: false,
+            shared: self.store.shared.has_many_nodes,
             answers_always: false,
             ttl_min: Duration::from_millis(1),
             ttl_granularity: Duration::from_millis(1),
             on_crash: "there is nothing to crash",
             on_failover: "there is no replica",
             on_clock_step: "there is one clock",
+            warnings: Vec::new(),
         }
     }
 

@@ -1,10 +1,10 @@
-//! Where a lockToken must not go: logs, traces, metrics.
+//! Where a lockToken or a claimToken must not go: logs, traces, metrics.
 
 use crate::assert_tidy;
 use crate::source::{blank, bracketed, code, identifiers, line_of};
 use crate::tree::files;
 
-const TOKENS: &[&str] = &["lock_token", "lockToken", "LockToken"];
+const TOKENS: &[&str] = &["lock_token", "lockToken", "LockToken", "claim_token", "claimToken", "ClaimToken"];
 const LOG_MACROS: &[&str] = &[
     "trace!",
     "debug!",
@@ -33,7 +33,7 @@ fn tokens_logged(path: &str, text: &str) -> Vec<String> {
                 if identifiers(arguments).any(|(_, _, word)| TOKENS.contains(&word)) {
                     let line = line_of(&source, start);
                     complaints.push(format!(
-                        "{path}:{line}: a lockToken in {name}: whoever reads the log owns the lock"
+                        "{path}:{line}: a secret token in {name}: whoever reads the log owns what it proves"
                     ));
                 }
             }
@@ -52,6 +52,7 @@ fn a_lock_token_is_never_logged() {
         "tracing::info!(lock_token = %token, \"granted\")",
         "warn!(\n  \"refused {lock_token}\"\n)",
         "debug!(?request.lock_token)",
+        "debug!(claimToken = request.claim_token)",
         "let span = info_span!(\"renew\", %lock_token);",
     ] {
         assert_eq!(tokens_logged("x", bad).len(), 1, "{bad}");
@@ -62,7 +63,8 @@ fn a_lock_token_is_never_logged() {
 }
 
 /// Fields that may not be a metric's label: secrets, and whatever a caller can make endlessly many of.
-const NOT_LABELS: &[&str] = &["lock_token", "lock_key", "key", "owner", "owner_id", "request_id", "token"];
+const NOT_LABELS: &[&str] =
+    &["lock_token", "claim_token", "lock_key", "key", "owner", "owner_id", "request_id", "token"];
 
 fn unbounded_labels(path: &str, text: &str) -> Vec<String> {
     let code = code(text);
@@ -105,8 +107,10 @@ fn metric_labels_are_bounded_and_hold_no_secret() {
 fn leaky_tokens(path: &str, text: &str) -> Vec<String> {
     let code = code(text);
     let mut complaints = Vec::new();
-    if code.contains("Display for LockToken") {
-        complaints.push(format!("{path}: a LockToken that can be displayed will be"));
+    for token in ["LockToken", "ClaimToken"] {
+        if code.contains(&format!("Display for {token}")) {
+            complaints.push(format!("{path}: a {token} that can be displayed will be"));
+        }
     }
     for (start, _) in code.match_indices("#[instrument").chain(code.match_indices("#[tracing::instrument")) {
         if !bracketed(&code, start + 1).contains("skip_all") {

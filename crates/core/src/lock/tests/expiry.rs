@@ -12,7 +12,7 @@ fn a_look_evicts_a_holder_whose_lease_is_over_and_hands_over_in_the_same_commit(
     world.park(HERE, BOB);
     world.advance(TTL);
     let before = world.store.revision;
-    let expected = Reply::Settled { holder_expires_in: Some(TTL), waiting: 0 };
+    let expected = Reply::Settled { look_in: Some(TTL), is_free: false };
     assert_eq!(world.settle(HERE), expected);
     assert_eq!(world.store.revision, before + 1);
     assert_eq!(world.holder(), Some(world.id(BOB)));
@@ -26,7 +26,7 @@ fn a_look_at_a_live_holder_changes_nothing_and_says_when_to_look_again() {
     world.park(HERE, BOB);
     world.advance(TTL - Duration::from_millis(1));
     let before = world.store.revision;
-    let expected = Reply::Settled { holder_expires_in: Some(Duration::from_millis(1)), waiting: 1 };
+    let expected = Reply::Settled { look_in: Some(Duration::from_millis(1)), is_free: false };
     assert_eq!(world.settle(HERE), expected);
     assert_eq!(world.store.revision, before);
 }

@@ -4,6 +4,7 @@ use super::world::*;
 use crate::lock::audit::Forced;
 use crate::lock::memo::Fate;
 use crate::lock::{GrantId, Reply};
+use alloc::vec;
 
 fn note(world: &World, id: GrantId) -> Option<Forced> {
     world.store.look(&world.lock.audit(id)).map(|record| Forced::decode(&record.value).unwrap())
@@ -15,7 +16,8 @@ fn the_lock_is_taken_away_noted_and_handed_over_in_one_commit() {
     let alice = world.take(ALICE);
     world.park(HERE, BOB);
     let before = world.store.revision;
-    let expected = Reply::Forced { id: alice.id, owner: ALICE.into(), fencing: alice.fencing };
+    let expected =
+        Reply::Forced { id: alice.id, owner: ALICE.into(), fencing: alice.fencing, others: vec![] };
     assert_eq!(world.force(None), expected);
     assert_eq!(world.store.revision, before + 1);
     assert_eq!(world.holder(), Some(world.id(BOB)));
@@ -44,7 +46,8 @@ fn a_request_that_was_forced_and_granted_anew_can_be_forced_again() {
     world.advance(MEMORY);
     let second = world.take(ALICE);
     assert_eq!(second.id, first.id);
-    let expected = Reply::Forced { id: second.id, owner: ALICE.into(), fencing: second.fencing };
+    let expected =
+        Reply::Forced { id: second.id, owner: ALICE.into(), fencing: second.fencing, others: vec![] };
     assert_eq!(world.force(Some(second.id)), expected);
     assert_eq!(world.holder(), None);
     assert_eq!(crate::Stamp::At(note(&world, second.id).unwrap().fencing), second.fencing);

@@ -84,7 +84,7 @@ fn a_nested_acquire_that_arrives_with_the_grant_is_not_lost_to_the_guess_of_its_
     assert_eq!(answers[1].granted().count, 2);
     let release = world.release(&answers[0].granted(), Some("x1"));
     world.run(HERE, release);
-    assert_eq!(world.roster().unwrap().holder.unwrap().count, 1);
+    assert_eq!(world.only_holder().count, 1);
 }
 
 #[test]

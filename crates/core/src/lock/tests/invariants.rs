@@ -3,19 +3,30 @@
 use super::store::Store;
 use super::world::World;
 use crate::lock::command::End;
+use crate::lock::election::place;
 use crate::lock::memo::{Fate, Memo};
 use crate::lock::name::Kind;
+use crate::lock::roster::{Holder, Roster};
 use crate::lock::waiting::Waiting;
-use crate::lock::{Decided, Effect, GrantId, Granted, LockName, NodeId, Reply};
+use crate::lock::{Decided, Effect, GrantId, Granted, Hold, LockName, NodeId, Reply};
 use crate::record::Revision;
 use crate::view::Stamp;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 
-/// What was promised outside of the store: the greatest token, and until when its holder may rely on it.
+/// What was promised outside of the store: the greatest token, and until when holders may rely on theirs.
 #[derive(Clone, Default)]
 pub struct Promised {
     token: Revision,
-    lease: Option<(GrantId, u64)>,
+    leases: BTreeMap<GrantId, Lease>,
+}
+
+/// A promise to one holder, and to everybody else that its place stays closed after it.
+#[derive(Clone, Copy)]
+struct Lease {
+    hold: Hold,
+    until: u64,
+    closed_until: u64,
 }
 
 /// The whole of it: `before` is the store as it was, `world` how it is after a commit of `decided`.
@@ -28,16 +39,34 @@ pub fn check(world: &mut World, before: &Store, decided: &[Decided], commit: Rev
             match effect {
                 Effect::Ended { id, how, fencing, .. } => check_end(world, before, *id, *how, *fencing),
                 Effect::Granted { grant, .. } => {
-                    check_turn(world, before, grant.id);
-                    let lease = world.promised.lease;
-                    assert!(lease.is_none_or(|(_, until)| until <= world.store.now), "two holders at a time");
-                    world.promised.lease = None;
+                    if !world.named.contains(&grant.owner) {
+                        check_turn(world, before, grant.id);
+                    }
+                    check_room(world, grant);
                     check_granted(world, before, grant, commit);
                 }
             }
         }
         if let Reply::Granted(grant) = &decided.reply {
             check_granted(world, before, grant, commit);
+        }
+    }
+}
+
+/// Whoever is granted the lock may hold it beside all who rely on theirs, and beside those whose places are closed.
+fn check_room(world: &mut World, grant: &Granted) {
+    let now = world.store.now;
+    world.promised.leases.retain(|_, lease| lease.closed_until > now);
+    let others: Vec<_> = world.promised.leases.values().map(|lease| lease.hold).collect();
+    match grant.hold {
+        Hold::Exclusive => assert!(others.is_empty(), "beside {others:?}"),
+        Hold::Shared => {
+            assert!(others.iter().all(|hold| *hold == Hold::Shared), "a reader beside {others:?}")
+        }
+        Hold::Permit { slot } => {
+            let permits = world.roster().unwrap().permits.unwrap();
+            assert!(slot < permits && others.len() < permits.into(), "one of {permits} beside {others:?}");
+            assert!(!others.contains(&grant.hold), "slot {slot} has two holders");
         }
     }
 }
@@ -57,42 +86,80 @@ fn check_records(world: &World) {
     let grants = world.store.all(&world.lock.prefix(Kind::Grant));
     let waiters = waiters(&world.lock, &world.store);
     let order = world.store.all(&world.lock.prefix(Kind::Order));
+    let delays = world.store.all(&world.lock.prefix(Kind::Delay));
     let Some(record) = world.roster_record() else {
         assert!(grants.is_empty() && waiters.is_empty() && order.is_empty(), "a queue without a roster");
+        assert!(delays.is_empty(), "closed without a roster: a newcomer's guess would take it");
         return;
     };
     let roster = world.roster().unwrap();
-    assert!(roster.holder.is_some() || roster.waiting > 0, "an empty roster is deleted");
+    assert!(!roster.is_empty(), "an empty roster is deleted");
     assert_eq!(roster.waiting, waiters.len() as u64, "waiting records");
     assert_eq!(roster.waiting, order.len() as u64, "order records");
     for (id, waiting) in &waiters {
         let place = world.store.look(&world.lock.order(waiting.place)).expect("an order record");
         assert_eq!(GrantId::from_suffix(&place.value), Some(*id), "each waiter has its own place");
-        assert!(waiting.place < roster.next_place);
+        assert!(waiting.place & ((1 << 48) - 1) < roster.next_place);
+        assert_eq!(waiting.terms.mode.permits(), roster.permits, "a waiter for another kind of lock");
     }
-    assert!(grants.len() <= 1, "at most one live grant");
-    let Some(holder) = &roster.holder else {
-        assert!(grants.is_empty(), "a grant that the roster doesn't know");
-        assert_eq!(roster.metadata, None, "metadata of nobody");
-        return;
-    };
-    assert!(!waiters.contains_key(&holder.id), "nobody waits for what it has");
-    if let Some(grant) = grants.first() {
-        assert_eq!(grant.key, world.lock.grant(holder.id), "the live grant is the holder's");
+    assert!(roster.exclusive().is_some() || roster.metadata.is_none(), "metadata of nobody");
+    check_kind(&roster);
+    for grant in &grants {
+        let is_it = |holder: &&Holder| grant.key == world.lock.grant(holder.id);
+        let holder = roster.holders.iter().find(is_it).expect("a live grant is a holder's");
+        assert!(!holder.closed, "a live grant keeps its place open");
         let fencing = holder.fencing.unwrap_or(record.revision);
         assert_eq!(fencing, grant.created, "the roster knows the token");
         if holder.flags.alone && record.revision == grant.created {
             assert_eq!((roster.waiting, holder.count), (0, 1), "a blind release would lose someone");
+            assert_eq!(roster.holders.len(), 1, "a blind release would lose someone");
         }
+        if holder.flags.delayed {
+            let delay = world.store.look(&world.lock.delay(holder.id)).expect("a delay record");
+            assert!(
+                delay.expires_in >= grant.expires_in.map(|left| left + holder.delay),
+                "a delay is cut short"
+            );
+        }
+    }
+    for delay in &delays {
+        let is_it = |holder: &Holder| delay.key == world.lock.delay(holder.id);
+        assert!(roster.holders.iter().any(is_it), "a delay that the roster doesn't know");
+    }
+    assert!(
+        !roster.holders.iter().any(|holder| waiters.contains_key(&holder.id)),
+        "nobody waits for what it has"
+    );
+}
+
+/// A semaphore has permits, any other lock one holder or only such as share it.
+fn check_kind(roster: &Roster) {
+    let holds: Vec<_> = roster.holders.iter().map(|holder| holder.hold).collect();
+    match roster.permits {
+        Some(permits) => {
+            let slots: BTreeSet<_> = holds
+                .iter()
+                .map(|hold| match hold {
+                    Hold::Permit { slot } if *slot < permits => *slot,
+                    other => panic!("{other:?} of {permits} permits"),
+                })
+                .collect();
+            assert_eq!(slots.len(), holds.len(), "two in one slot");
+        }
+        None if holds.len() == 1 => assert!(matches!(holds[0], Hold::Exclusive | Hold::Shared)),
+        None => assert!(holds.iter().all(|hold| *hold == Hold::Shared), "{holds:?}"),
     }
 }
 
-/// Tokens only grow: a grant that this commit made has this commit's revision, which is greater than all before.
+/// Tokens only grow: a commit makes at most one grant, whose token is its revision and greater than all before.
 fn check_tokens(world: &mut World, commit: Revision) {
-    for grant in world.store.all(&world.lock.prefix(Kind::Grant)) {
-        assert!(grant.created >= world.promised.token, "an old token");
-        assert!(grant.created == commit || grant.created == world.promised.token, "a token from nowhere");
-        world.promised.token = grant.created;
+    let known = world.promised.token;
+    let grants = world.store.all(&world.lock.prefix(Kind::Grant));
+    let new: Vec<_> = grants.iter().filter(|grant| grant.created > known).collect();
+    assert!(new.len() <= 1, "two grants with one token");
+    if let Some(grant) = new.first() {
+        assert_eq!(grant.created, commit, "a token from nowhere");
+        world.promised.token = commit;
     }
 }
 
@@ -120,16 +187,20 @@ fn check_end(world: &mut World, before: &Store, id: GrantId, how: End, fencing: 
     let memo = world.memo(id).expect("an end is remembered");
     assert_eq!(Stamp::At(memo.fencing), fencing, "with its token");
     if how == End::Expired {
-        let promised = world.promised.lease.filter(|(promised, _)| *promised == id);
-        assert!(promised.is_none_or(|(_, until)| until <= world.store.now), "it was promised longer");
+        let promised = world.promised.leases.get(&id);
+        assert!(promised.is_none_or(|lease| lease.until <= world.store.now), "it was promised longer");
+    } else {
+        world.promised.leases.remove(&id);
     }
-    world.promised.lease = None;
 }
 
 /// Nobody who waited before, and still does, with its call parked all the while, was overtaken.
 fn check_turn(world: &World, before: &Store, granted: GrantId) {
     let (was, is) = (waiters(&world.lock, before), waiters(&world.lock, &world.store));
-    let place = was.get(&granted).map_or(u64::MAX, |waiting| waiting.place);
+    // Who isn't in the queue yet would stand behind those of its rank; without one, behind all.
+    let ranked = world.ranks.iter().filter(|(id, rank)| *id == granted && *rank != 0);
+    let newcomer = ranked.map(|(_, rank)| place(*rank, u64::MAX)).min().unwrap_or(u64::MAX);
+    let place = was.get(&granted).map_or(newcomer, |waiting| waiting.place);
     for (id, waiting) in is {
         let parked = world.calls.contains(&(waiting.node, id, waiting.attachment));
         let all_the_while = was.get(&id) == Some(&waiting) && waiting.node != NodeId::NONE;
@@ -149,8 +220,12 @@ fn check_granted(world: &mut World, before: &Store, grant: &Granted, commit: Rev
     };
     assert_eq!(record.created, fencing);
     assert!(record.expires_in >= Some(grant.ttl));
-    assert_eq!(world.holder(), Some(grant.id));
+    let roster = world.roster().unwrap();
+    let holder = roster.find(grant.id).filter(|holder| !holder.closed).expect("it holds the lock");
+    assert_eq!(holder.hold, grant.hold);
     let until = world.store.now + grant.ttl.as_millis() as u64;
-    let promised = world.promised.lease.map_or(until, |(_, earlier)| earlier.max(until));
-    world.promised.lease = Some((grant.id, promised));
+    let closed_until = until + holder.delay.as_millis() as u64;
+    let new = Lease { hold: grant.hold, until, closed_until };
+    let lease = world.promised.leases.entry(grant.id).or_insert(new);
+    (lease.until, lease.closed_until) = (lease.until.max(until), lease.closed_until.max(closed_until));
 }

@@ -6,16 +6,18 @@
 //! - [`random`]: any sequence of calls, nodes and faults; [`invariants`] is what must hold at every step of it
 
 mod batches;
+mod electing;
 mod expiry;
 mod forced;
 mod guesses;
 mod idempotency;
 mod invariants;
+mod modes;
 mod nesting;
 mod queueing;
 mod random;
 mod releasing;
-mod store;
+pub(crate) mod store;
 mod taking;
 mod undoing;
 mod world;

@@ -15,7 +15,7 @@ fn nested() -> (World, Granted, Granted) {
 }
 
 fn count(world: &World) -> Option<u32> {
-    Some(world.roster()?.holder?.count)
+    Some(world.roster()?.holders.first()?.count)
 }
 
 #[test]

@@ -3,11 +3,11 @@
 
 use super::world::*;
 use crate::commit::{Commit, Outcome, Write};
-use crate::lock::command::Attachment;
+use crate::lock::command::{Acquire, Attachment};
 use crate::lock::grant::Terms;
 use crate::lock::memo::Fate;
 use crate::lock::name::Kind;
-use crate::lock::{Command, Effect, Granted, NodeId, Reply};
+use crate::lock::{Command, Effect, Granted, Mode, NodeId, Reply};
 use crate::record::Revision;
 use crate::view::View;
 use alloc::format;
@@ -34,8 +34,10 @@ enum Step {
 
 #[derive(Clone, Debug)]
 enum Ask {
-    Acquire { request: u8, waits: bool, otherwise: bool },
+    Acquire { request: u8, waits: bool, otherwise: bool, rank: u16 },
     Release { of: Index, request: Option<u8> },
+    ReleaseTo { of: Index, owner: u8 },
+    Proclaim { of: Index, value: u8 },
     Leave(Index),
     Detach(Index),
     Undo(Index),
@@ -46,9 +48,11 @@ enum Ask {
 fn ask() -> impl Strategy<Value = Ask> {
     let index = any::<Index>;
     prop_oneof![
-        8 => (0..6_u8, any::<bool>(), proptest::bool::weighted(0.1))
-            .prop_map(|(request, waits, otherwise)| Ask::Acquire { request, waits, otherwise }),
+        8 => (0..6_u8, any::<bool>(), proptest::bool::weighted(0.1), 1..3_u16)
+            .prop_map(|(request, waits, otherwise, rank)| Ask::Acquire { request, waits, otherwise, rank }),
         5 => (index(), proptest::option::of(0..3_u8)).prop_map(|(of, request)| Ask::Release { of, request }),
+        1 => (index(), 0..3_u8).prop_map(|(of, owner)| Ask::ReleaseTo { of, owner }),
+        1 => (index(), 0..3_u8).prop_map(|(of, value)| Ask::Proclaim { of, value }),
         1 => index().prop_map(Ask::Leave),
         1 => index().prop_map(Ask::Detach),
         1 => index().prop_map(Ask::Undo),
@@ -76,10 +80,22 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// What the lock is used as.
+#[derive(Clone, Copy, Default, Debug)]
+enum Kinds {
+    #[default]
+    Plain,
+    ReadWrite,
+    Semaphore(u16),
+}
+
 /// The world, and what its clients and its network have kept.
 #[derive(Default)]
 struct Run {
+    kind: Kinds,
+    delay: Duration,
     world: World,
+    is_election: bool,
     /// What clients were told; also of what ended long ago.
     grants: Vec<Granted>,
     calls: Vec<(NodeId, Attachment)>,
@@ -103,23 +119,33 @@ impl Run {
 
     fn command(&mut self, node: NodeId, ask: &Ask) -> Command {
         match ask {
-            Ask::Acquire { request, waits, otherwise } => {
-                // Two owners; most of their requests are reentrant.
-                let owner = format!("o{}", request % 2);
-                let ttl = TTL * if *otherwise { 2 } else { 1 };
-                let terms = Terms { reentrant: *request < 4, ttl, ..terms(&owner) };
+            Ask::Acquire { request, waits, otherwise, rank } => {
+                let terms = self.terms(*request, *otherwise);
                 let request = format!("r{request}");
                 if !waits {
                     return self.world.acquire(&request, &terms);
                 }
                 let (command, attachment) = self.world.acquire_waiting(node, &request, &terms);
                 self.calls.push((node, attachment));
-                command
+                match command {
+                    Command::Acquire(acquire) => {
+                        // Locks have one rank, elections several; nothing has both.
+                        let rank = if self.is_election { *rank } else { 0 };
+                        Command::Acquire(Acquire { rank, ..acquire })
+                    }
+                    other => other,
+                }
             }
             Ask::Release { of, request } if !self.grants.is_empty() => {
                 let granted = of.get(&self.grants);
                 let request = request.map(|request| format!("x{request}"));
                 self.world.release(granted, request.as_deref())
+            }
+            Ask::ReleaseTo { of, owner } if !self.grants.is_empty() => {
+                self.world.release_to(of.get(&self.grants), &format!("o{owner}"))
+            }
+            Ask::Proclaim { of, value } if !self.grants.is_empty() => {
+                self.world.proclaim(of.get(&self.grants), &[*value])
             }
             Ask::Leave(which) if !self.calls.is_empty() => Command::Leave(self.end_call(*which)),
             Ask::Detach(which) if !self.calls.is_empty() => Command::Detach(self.end_call(*which)),
@@ -131,6 +157,24 @@ impl Run {
                 force(target.map(|target| target.get(&self.grants).id))
             }
             _ => Command::Settle,
+        }
+    }
+
+    fn terms(&self, request: u8, otherwise: bool) -> Terms {
+        // Two owners; most of their requests for a plain lock are reentrant.
+        let owner = format!("o{}", request % 2);
+        let ttl = TTL * if otherwise { 2 } else { 1 };
+        // Some of them leave the lock closed for a while if their lease runs out.
+        let delay = if request.is_multiple_of(3) { self.delay } else { Duration::ZERO };
+        let terms = Terms { ttl, delay, ..terms(&owner) };
+        match self.kind {
+            Kinds::Plain => Terms { reentrant: request < 4, ..terms },
+            Kinds::ReadWrite if request < 4 => Terms { mode: Mode::Shared, ..terms },
+            Kinds::ReadWrite => terms,
+            Kinds::Semaphore(permits) => {
+                let permits = if request == 5 && otherwise { permits + 1 } else { permits };
+                Terms { mode: Mode::Semaphore { permits }, ..terms }
+            }
         }
     }
 
@@ -171,7 +215,7 @@ impl Run {
     }
 
     /// What a request must be answered because of what became of it.
-    fn remembered(&self, acquire: &crate::lock::command::Acquire) -> Option<Reply> {
+    fn remembered(&self, acquire: &Acquire) -> Option<Reply> {
         let memo = self.world.memo(acquire.id)?;
         match memo.fate {
             Fate::Void | Fate::Nested { .. } => None,
@@ -218,9 +262,14 @@ impl Run {
 proptest! {
     #[test]
     fn whatever_is_asked_and_whatever_goes_wrong_the_records_and_the_answers_agree(
+        kind in proptest::sample::select(&[Kinds::Plain, Kinds::ReadWrite, Kinds::Semaphore(1), Kinds::Semaphore(3)]),
+        delay_ms in proptest::sample::select(&[0, 0, 5_000, 30_000]),
         steps in proptest::collection::vec(step(), 1..60),
+        is_election: bool,
     ) {
-        let mut run = Run::default();
+        // Elections are plain locks.
+        let kind = if is_election { Kinds::Plain } else { kind };
+        let mut run = Run { kind, delay: Duration::from_millis(delay_ms), is_election, ..Run::default() };
         for step in &steps {
             run.step(step);
         }

@@ -3,20 +3,20 @@
 use super::invariants::{self, Promised};
 use super::store::Store;
 use crate::commit::{Commit, Outcome};
-use crate::lock::command::{Acquire, Attachment, Force, Release};
+use crate::lock::command::{Acquire, Attachment, Force, Proclaim, Release};
 use crate::lock::grant::Terms;
 use crate::lock::memo::{Fate, Memo};
 use crate::lock::name::{Kind, Operation};
-use crate::lock::roster::Roster;
+use crate::lock::roster::{Holder, Roster};
 use crate::lock::waiting::Waiting;
 use crate::lock::{
-    ClusterKey, Command, Context, Decided, Effect, GrantId, Granted, Liveness, LockName, LockToken, NodeId,
-    Reply, decide,
+    ClusterKey, Command, Context, Decided, Effect, GrantId, Granted, Liveness, LockName, LockToken, Mode,
+    NodeId, Reply, decide,
 };
 use crate::record::{Record, Revision, WallTime};
 use crate::view::{Pause, View};
 use crate::{Check, Ttl, Write};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -50,6 +50,10 @@ pub struct World {
     /// What must hold because of what was answered.
     pub promised: Promised,
     pub next_attachment: u64,
+    /// Owners whom the commands at hand name as successors.
+    pub named: Vec<alloc::sync::Arc<str>>,
+    /// Ranks that the commands at hand would queue with.
+    pub ranks: Vec<(GrantId, u16)>,
 }
 
 /// An answer, and the commit that it was true at: the store's last one for an answer without a commit.
@@ -71,6 +75,8 @@ impl Default for World {
             effects: Vec::new(),
             promised: Promised::default(),
             next_attachment: 0,
+            named: Vec::new(),
+            ranks: Vec::new(),
         }
     }
 }
@@ -97,19 +103,54 @@ impl World {
         let mut race = Some(race);
         let mut answers = Vec::new();
         let mut view = View::new(self.lock.group());
-        for _ in 0..100 {
-            let decided = self.draft(node, &mut view, &commands[answers.len()..]);
+        // What is asked, and what follows from it: that nobody is answered.
+        let mut jobs: VecDeque<_> = commands.iter().map(|command| (command.clone(), true)).collect();
+        for _ in 0..1000 {
+            let decided = self.draft_jobs(node, &mut view, &mut jobs);
             if let Some(race) = race.take() {
                 race(self);
             }
+            let named = commands.iter().filter_map(|command| match command {
+                Command::Release(release) => release.successor.clone(),
+                _ => None,
+            });
+            self.named = named.collect();
+            let ranks = commands.iter().filter_map(|command| match command {
+                Command::Acquire(acquire) => Some((acquire.id, acquire.rank)),
+                _ => None,
+            });
+            self.ranks = ranks.collect();
             if let Some(at) = self.conclude(&mut view, &decided) {
-                answers.extend(decided.into_iter().map(|decided| Answer { reply: decided.reply, at }));
+                for Decided { reply, more, .. } in decided {
+                    let (_, is_asked) = jobs.pop_front().unwrap();
+                    answers.extend(is_asked.then_some(Answer { reply, at }));
+                    jobs.extend(more.then_some((Command::Settle, false)));
+                }
             }
-            if answers.len() == commands.len() {
+            if jobs.is_empty() {
                 return answers;
             }
         }
         panic!("no end to it: {commands:?}");
+    }
+
+    /// Decides as many of the jobs as one commit takes, and puts before them what has to come first.
+    fn draft_jobs(
+        &mut self,
+        node: NodeId,
+        view: &mut View,
+        jobs: &mut VecDeque<(Command, bool)>,
+    ) -> Vec<Decided> {
+        let mut decided = Vec::new();
+        while let Some((command, _)) = jobs.get(decided.len()) {
+            match self.decide(node, view, &command.clone()) {
+                Ok(one) => decided.push(one),
+                Err(Pause::SettleFirst) => jobs.insert(decided.len(), (Command::Settle, false)),
+                Err(_) => break,
+            }
+        }
+        assert!(!decided.is_empty(), "the first command has nothing to wait for");
+        decided
     }
 
     /// Decides as many of the commands as one commit takes.
@@ -117,25 +158,25 @@ impl World {
         let mut decided = Vec::new();
         for command in commands {
             match self.decide(node, view, command) {
-                Some(one) => decided.push(one),
-                None => break,
+                Ok(one) => decided.push(one),
+                Err(_) => break,
             }
         }
         assert!(!decided.is_empty(), "the first command has nothing to wait for: {commands:?}");
         decided
     }
 
-    fn decide(&mut self, node: NodeId, view: &mut View, command: &Command) -> Option<Decided> {
+    fn decide(&mut self, node: NodeId, view: &mut View, command: &Command) -> Result<Decided, Pause> {
         loop {
             view.save();
             let pause = match self.decide_once(node, view, command) {
-                Ok(decided) if view.fits() => return Some(decided),
+                Ok(decided) if view.fits() => return Ok(decided),
                 Ok(_) => Pause::NextCommit,
                 Err(pause) => pause,
             };
             view.roll_back();
             match pause {
-                Pause::NextCommit => return None,
+                Pause::NextCommit | Pause::SettleFirst => return Err(pause),
                 Pause::Read(key) => view.learn(&key, self.store.read(&key)),
                 Pause::Scan { prefix, after } => {
                     let (page, more) = self.store.scan(&prefix, after.as_ref(), 2);
@@ -230,7 +271,7 @@ impl World {
 
     pub fn acquire(&self, request: &str, terms: &Terms) -> Command {
         let (terms, digest) = (terms.clone(), terms.digest());
-        Command::Acquire(Acquire { id: self.id(request), terms, digest, attachment: None })
+        Command::Acquire(Acquire { id: self.id(request), terms, digest, attachment: None, rank: 0 })
     }
 
     /// An acquire that waits: its call is parked from now on.
@@ -239,7 +280,7 @@ impl World {
         let (id, number) = (self.id(request), self.next_attachment);
         self.calls.insert((node, id, number));
         let (terms, digest) = (terms.clone(), terms.digest());
-        let acquire = Acquire { id, terms, digest, attachment: Some(number) };
+        let acquire = Acquire { id, terms, digest, attachment: Some(number), rank: 0 };
         (Command::Acquire(acquire), Attachment { id, number })
     }
 
@@ -249,7 +290,23 @@ impl World {
             owner: granted.owner.clone(),
             principal: granted.principal.clone(),
             id: request.map(|request| self.release_id(request)),
+            successor: None,
         })
+    }
+
+    /// A release in favour of an owner.
+    pub fn release_to(&self, granted: &Granted, successor: &str) -> Command {
+        match self.release(granted, None) {
+            Command::Release(release) => {
+                Command::Release(Release { successor: Some(successor.into()), ..release })
+            }
+            other => other,
+        }
+    }
+
+    pub fn proclaim(&self, granted: &Granted, value: &[u8]) -> Command {
+        let fencing = granted.fencing.resolve(Revision(0));
+        Command::Proclaim(Proclaim { id: granted.id, fencing, value: Some(value.into()) })
     }
 
     pub fn token(&self, granted: &Granted) -> LockToken {
@@ -317,7 +374,19 @@ impl World {
     }
 
     pub fn holder(&self) -> Option<GrantId> {
-        self.roster()?.holder.map(|holder| holder.id)
+        self.roster()?.holders.first().map(|holder| holder.id)
+    }
+
+    /// The one and only.
+    pub fn only_holder(&self) -> Holder {
+        let mut holders = self.roster().unwrap().holders;
+        assert_eq!(holders.len(), 1);
+        holders.remove(0)
+    }
+
+    /// Everybody who holds it, in the order of their grants.
+    pub fn holders(&self) -> Vec<GrantId> {
+        self.roster().unwrap_or_default().holders.iter().map(|holder| holder.id).collect()
     }
 
     pub fn memo(&self, id: GrantId) -> Option<Memo> {
@@ -346,7 +415,15 @@ impl World {
 }
 
 pub fn terms(owner: &str) -> Terms {
-    Terms { owner: owner.into(), principal: "".into(), ttl: TTL, reentrant: false, metadata: None }
+    Terms {
+        owner: owner.into(),
+        principal: "".into(),
+        ttl: TTL,
+        reentrant: false,
+        metadata: None,
+        mode: Mode::Exclusive,
+        delay: Duration::ZERO,
+    }
 }
 
 pub fn reentrant(owner: &str) -> Terms {
@@ -354,7 +431,8 @@ pub fn reentrant(owner: &str) -> Terms {
 }
 
 pub fn force(target: Option<GrantId>) -> Command {
-    Command::Force(Force { target, by: "admin".into(), reason: "stuck".into() })
+    let (by, reason) = ("admin".into(), "stuck".into());
+    Command::Force(Force { target, fencing: None, delay: Duration::ZERO, by, reason })
 }
 
 pub fn resolved(grant: &Granted, at: Revision) -> Granted {

@@ -23,8 +23,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a server whose output goes to a file in `directory`. To be called from the main thread: the kernel
-    /// ends the server when the thread that started it ends.
+    /// Starts a server whose output goes to a file in `directory`. The kernel ends the server when the thread that
+    /// started it ends: that must be one that lives as long as the server is needed.
     pub fn start(
         name: &'static str,
         program: &Path,
@@ -58,13 +58,33 @@ impl Process {
 
     /// Asks it to stop, and makes it.
     pub async fn stop(mut self) -> anyhow::Result<()> {
-        if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id as i32)) {
-            kill_process(pid, Signal::TERM).with_context(|| format!("can't stop {}", self.name))?;
+        if self.child.id().is_some() {
+            self.signal(Signal::TERM)?;
         }
         if tokio::time::timeout(STOP_MAX, self.child.wait()).await.is_err() {
             self.child.kill().await?;
         }
         Ok(())
+    }
+
+    /// Ends it from one moment to the next, as a crash would.
+    pub async fn kill(mut self) -> anyhow::Result<()> {
+        Ok(self.child.kill().await?)
+    }
+
+    /// Holds it still, as a long pause would: it keeps its connections and answers nothing.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on after [`Process::pause`].
+    pub fn resume(&self) -> anyhow::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let pid = Pid::from_raw(self.id()? as i32).context("no process id")?;
+        kill_process(pid, signal).with_context(|| format!("can't send a signal to {}", self.name))
     }
 
     /// Memory that it keeps resident, in bytes.

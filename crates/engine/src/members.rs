@@ -1,0 +1,218 @@
+//! Which nodes live, where several share a store: each keeps a session there, and looks at the others'.
+//!
+//! Whether a node lives decides about order only, never about who holds what: a waiter whose node is taken for dead by
+//! mistake loses its turn, and nobody gets a second lock by it.
+
+use crate::engine::Node;
+use baton_core::lock::NodeId;
+use baton_core::{Bytes, Check, Commit, Group, Key, Outcome, Revision, Ttl, Write};
+use baton_store::watch::Change;
+use baton_store::{Range, StoreError};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// How long a node that has vanished is taken to live.
+const SESSION: Duration = Duration::from_secs(10);
+/// How often a session is renewed and the others' are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(2500);
+/// Looking because somebody asked happens at most this often.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+/// Sessions read at once.
+const PAGE: usize = 256;
+/// Dead nodes remembered; beyond it all are forgotten, and looked for again if somebody asks.
+const GONE_MAX: usize = 4096;
+
+const PREFIX: &[u8] = b"Ns";
+
+/// What this node knows of the others.
+#[derive(Default)]
+pub(crate) struct Members {
+    known: Mutex<Known>,
+    /// Somebody wants to know of a node that hasn't been looked for.
+    asked: Notify,
+    /// A node was found dead: whoever waited there may be left in queues that no other node has a reason to look at.
+    pub buried: Notify,
+}
+
+#[derive(Default)]
+struct Known {
+    alive: HashSet<NodeId>,
+    /// Looked for and not found. Ids are never used again.
+    gone: HashSet<NodeId>,
+    /// To be looked for.
+    asked: HashSet<NodeId>,
+}
+
+impl Members {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().expect("no panic while held")
+    }
+
+    /// Whether a node lives. One that nobody has looked for is taken to live, and looked for at once.
+    pub fn may_live(&self, node: NodeId) -> bool {
+        let mut known = self.known();
+        if known.gone.contains(&node) {
+            return false;
+        }
+        if !known.alive.contains(&node) && known.asked.insert(node) {
+            self.asked.notify_one();
+        }
+        true
+    }
+
+    /// How many live, this one among them.
+    pub fn count(&self) -> usize {
+        self.known().alive.len()
+    }
+
+    fn came(&self, node: NodeId) {
+        let mut known = self.known();
+        known.gone.remove(&node);
+        known.alive.insert(node);
+    }
+
+    fn went(&self, node: NodeId) {
+        let mut known = self.known();
+        known.alive.remove(&node);
+        known.bury(node);
+        self.buried.notify_one();
+    }
+
+    /// Who is taken to live.
+    fn supposed(&self) -> HashSet<NodeId> {
+        let known = self.known();
+        known.alive.union(&known.asked).copied().collect()
+    }
+
+    /// Every session there was at some moment after `supposed` were taken to live. Whoever came meanwhile stays.
+    fn found(&self, alive: HashSet<NodeId>, supposed: &HashSet<NodeId>) {
+        let mut known = self.known();
+        for node in supposed {
+            known.asked.remove(node);
+            known.alive.remove(node);
+            if !alive.contains(node) {
+                known.bury(*node);
+                self.buried.notify_one();
+            }
+        }
+        known.alive.extend(alive);
+    }
+}
+
+impl Known {
+    fn bury(&mut self, node: NodeId) {
+        if self.gone.len() >= GONE_MAX {
+            self.gone.clear();
+        }
+        self.gone.insert(node);
+    }
+}
+
+fn session(node: NodeId) -> Key {
+    Key::new(Group(0), [PREFIX, &node.0.to_be_bytes()].concat())
+}
+
+fn node_of(name: &[u8]) -> Option<NodeId> {
+    let id = name.strip_prefix(PREFIX)?.try_into().ok()?;
+    Some(NodeId(u64::from_be_bytes(id)))
+}
+
+/// Makes this node's session: before it puts anything into the store that names it.
+pub(crate) async fn join(node: &Node) -> Result<Revision, StoreError> {
+    let put = Write::Put { key: session(node.id), value: Bytes::from([]), ttl: Ttl::Exactly(SESSION) };
+    match node.store.commit(Commit { checks: Vec::new(), writes: vec![put] }).await? {
+        Outcome::Committed { revision, .. } => {
+            node.members.came(node.id);
+            Ok(revision)
+        }
+        Outcome::Conflict { .. } => unreachable!("nothing was checked"),
+    }
+}
+
+/// Ends this node's session: the others needn't wait until it runs out, which it does if this fails.
+pub(crate) async fn leave(node: &Node) {
+    let delete = Write::Delete { key: session(node.id) };
+    if let Ok(Err(error)) =
+        node.in_time(node.store.commit(Commit { checks: Vec::new(), writes: vec![delete] })).await
+    {
+        node.store_failed(&error);
+    }
+}
+
+/// Renews this node's session and follows the others', until the node drains.
+pub(crate) async fn keep(node: Arc<Node>, mut joined: Revision) {
+    let mut changes = node.store.watch(PREFIX.into());
+    let mut renew_at = Instant::now();
+    loop {
+        if Instant::now() >= renew_at {
+            renew_at = Instant::now() + LOOK_EVERY;
+            renew(&node, &mut joined).await;
+        }
+        look(&node).await;
+        tokio::select! {
+            biased;
+            () = node.draining.wait() => return,
+            () = tokio::time::sleep_until(renew_at) => {}
+            () = node.members.asked.notified() => tokio::time::sleep(LOOK_PAUSE).await,
+            () = follow(&node.members, &mut changes) => {}
+        }
+    }
+}
+
+/// Takes hints until some are missing.
+async fn follow(members: &Members, changes: &mut baton_store::watch::Watch) {
+    loop {
+        match changes.next().await {
+            Some(Change::Put { key, .. }) => {
+                node_of(&key.name).into_iter().for_each(|node| members.came(node))
+            }
+            Some(Change::Deleted { key, .. } | Change::Expired { key }) => {
+                node_of(&key.name).into_iter().for_each(|node| members.went(node));
+            }
+            Some(Change::Lost) => return,
+            // The store has gone: there is nothing more to hear.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+async fn renew(node: &Node, joined: &mut Revision) {
+    let key = session(node.id);
+    let checks = vec![Check::Created(key.clone(), *joined)];
+    let writes = vec![Write::Touch { key, ttl: SESSION }];
+    match node.in_time(node.store.commit(Commit { checks, writes })).await {
+        Ok(Ok(Outcome::Committed { .. })) => {}
+        // It ran out: the store was away for longer than it lasts.
+        Ok(Ok(Outcome::Conflict { .. })) => match node.in_time(join(node)).await {
+            Ok(Ok(revision)) => *joined = revision,
+            Ok(Err(error)) => node.store_failed(&error),
+            Err(_) => {}
+        },
+        Ok(Err(error)) => node.store_failed(&error),
+        Err(_) => {}
+    }
+}
+
+/// Reads all sessions.
+async fn look(node: &Node) {
+    let supposed = node.members.supposed();
+    let mut alive = HashSet::from([node.id]);
+    let mut after = None;
+    loop {
+        let range = Range { group: Group(0), prefix: PREFIX.into(), after };
+        let page = match node.in_time(node.store.scan(range, PAGE)).await {
+            Ok(Ok(page)) => page,
+            Ok(Err(error)) => return node.store_failed(&error),
+            Err(_) => return,
+        };
+        alive.extend(page.records.iter().filter_map(|record| node_of(&record.key.name)));
+        after = page.records.last().map(|record| record.key.name.clone());
+        if !page.more {
+            break;
+        }
+    }
+    node.members.found(alive, &supposed);
+}

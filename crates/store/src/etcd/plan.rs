@@ -1,0 +1,180 @@
+//! A commit as one transaction of etcd, given what is known of the records it is about.
+//!
+//! What isn't known is guessed: a wrong guess makes the transaction show what is there instead, and the next one
+//! knows. So the compares here are at least as strict as the checks, and never less.
+
+use super::keys::Keys;
+use super::lease::Lease;
+use super::value::{Meta, Stored, TOUCHED_ONCE, TOUCHED_SINCE};
+use super::wire::{
+    Compare, DeleteRequest, Operand, PutRequest, RangeRequest, Relation, Request, RequestOp, Target,
+    TxnRequest,
+};
+use baton_core::{Check, Commit, Key, Revision, Write};
+use std::collections::HashMap;
+
+/// What etcd has under some keys, as of one moment.
+pub(super) type Known = HashMap<Key, Option<Stored>>;
+
+/// What must be known of records to commit: those checked, touched and put, each once.
+pub(super) fn looked_at(commit: &Commit) -> Vec<Key> {
+    let writes = commit.writes.iter().filter(|write| !matches!(write, Write::Delete { .. })).map(Write::key);
+    let mut keys: Vec<_> = commit.checks.iter().map(Check::key).chain(writes).cloned().collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// The keys that a conflict shows: one for each check, then one for each Touch.
+pub(super) fn shown(commit: &Commit) -> impl Iterator<Item = &Key> {
+    let touched = commit.writes.iter().filter(|write| matches!(write, Write::Touch { .. })).map(Write::key);
+    commit.checks.iter().map(Check::key).chain(touched)
+}
+
+/// Whether all checks hold and everything touched is there.
+pub(super) fn holds(commit: &Commit, known: &Known) -> bool {
+    let found = |key: &Key| known.get(key).and_then(Option::as_ref);
+    let checks = commit.checks.iter().all(|check| match check {
+        Check::Absent(key) => found(key).is_none(),
+        Check::Created(key, revision) => found(key).is_some_and(|stored| stored.created == revision.0),
+        Check::At(key, revision) => found(key).is_some_and(|stored| stored.revision() == revision.0),
+    });
+    let touched = |write: &Write| !matches!(write, Write::Touch { key, .. } if found(key).is_none());
+    checks && commit.writes.iter().all(touched)
+}
+
+/// The transaction, and what each Touch will have made of its record but for its revision.
+pub(super) struct Plan {
+    pub txn: TxnRequest,
+    pub touched: HashMap<Key, Stored>,
+}
+
+/// `leases` has one for each write that needs one; `known` has everything touched. With `marked`, a commit that
+/// puts nothing puts a mark, so that it has a revision of its own, and isn't taken for an expiry by who watches.
+pub(super) fn plan(
+    keys: &Keys,
+    commit: &Commit,
+    known: &Known,
+    leases: &HashMap<Key, Lease>,
+    marked: bool,
+) -> Plan {
+    let mut compare = Vec::new();
+    for check in &commit.checks {
+        checked(keys, check, known, &mut compare);
+    }
+    let (mut success, mut touched) = (Vec::with_capacity(commit.writes.len() + 1), HashMap::new());
+    let mut puts = false;
+    for write in &commit.writes {
+        let key = keys.encode(write.key());
+        let lease = leases.get(write.key()).copied();
+        success.push(match write {
+            Write::Delete { .. } => Request::Delete(DeleteRequest { key, prev_kv: true }),
+            Write::Put { key: name, value, .. } => {
+                puts = true;
+                let touches = replaced(commit, name, &key, known, &mut compare);
+                let meta = Meta { touches, ..under(lease) };
+                let lease = lease.map_or(0, |lease| lease.id);
+                Request::Put(PutRequest { key, value: meta.encode(value), lease })
+            }
+            Write::Touch { key: name, .. } => {
+                puts = true;
+                let present = known.get(name).cloned().flatten().expect("what is touched was read before");
+                compare.push(is(&key, Operand::Mod(signed(present.modified))));
+                let stored = touch(present, lease);
+                let (value, lease) = (stored.meta.encode(&stored.value), stored.lease);
+                touched.insert(name.clone(), stored);
+                Request::Put(PutRequest { key, value, lease })
+            }
+        });
+    }
+    if marked && !puts {
+        success.push(Request::Put(PutRequest { key: keys.mark(), ..PutRequest::default() }));
+    }
+    let failure = looked_at(commit).iter().map(|key| range(keys, key, 0)).collect();
+    let success = success.into_iter().map(RequestOp::from).collect();
+    Plan { txn: TxnRequest { compare, success, failure }, touched }
+}
+
+/// Reads one record.
+pub(super) fn range(keys: &Keys, key: &Key, revision: i64) -> RequestOp {
+    Request::Range(RangeRequest { key: keys.encode(key), revision, ..RangeRequest::default() }).into()
+}
+
+fn checked(keys: &Keys, check: &Check, known: &Known, compare: &mut Vec<Compare>) {
+    let key = keys.encode(check.key());
+    match check {
+        Check::Absent(_) => compare.push(is(&key, Operand::Version(0))),
+        Check::Created(_, revision) => {
+            // An absent key compares as 0.
+            if *revision == Revision(0) {
+                compare.push(compared(&key, Relation::Greater, Operand::Version(0)));
+            }
+            compare.push(is(&key, Operand::Create(signed(revision.0))));
+        }
+        Check::At(name, revision) => match known.get(name) {
+            Some(Some(stored)) => compare.push(is(&key, Operand::Mod(signed(stored.modified)))),
+            _ => {
+                // A Touch changes what etcd calls modified: only of a key whose last change was a Put it is the Put.
+                compare.push(is(&key, Operand::Mod(signed(revision.0))));
+                compare.push(compared(&key, Relation::Less, Operand::Value(TOUCHED_SINCE.into())));
+            }
+        },
+    }
+}
+
+/// How many touches a Put carries over, and the compares which make sure of that.
+fn replaced(commit: &Commit, name: &Key, key: &[u8], known: &Known, compare: &mut Vec<Compare>) -> u64 {
+    let untouched = || compared(key, Relation::Less, Operand::Value(TOUCHED_ONCE.into()));
+    match known.get(name) {
+        Some(None) => compare.push(is(key, Operand::Version(0))),
+        Some(Some(stored)) if stored.meta.touches == 0 => compare.push(untouched()),
+        Some(Some(stored)) => {
+            compare.push(is(key, Operand::Mod(signed(stored.modified))));
+            return stored.meta.touches;
+        }
+        None => match commit.checks.iter().find(|check| check.key() == name) {
+            Some(Check::Created(..) | Check::At(..)) => compare.push(untouched()),
+            Some(Check::Absent(_)) | None => compare.push(is(key, Operand::Version(0))),
+        },
+    }
+    0
+}
+
+fn under(lease: Option<Lease>) -> Meta {
+    lease.map_or_else(Meta::default, |lease| Meta {
+        own: !lease.shared,
+        seconds: lease.seconds,
+        ends_ms: lease.ends_ms,
+        ..Meta::default()
+    })
+}
+
+/// A record after a Touch; without a new lease it keeps what it has.
+fn touch(present: Stored, lease: Option<Lease>) -> Stored {
+    let (put_at, touches) = (Some(present.revision()), present.meta.touches.saturating_add(1));
+    match lease {
+        None => Stored { meta: Meta { put_at, touches, ..present.meta }, ..present },
+        Some(lease) => {
+            Stored { lease: lease.id, meta: Meta { put_at, touches, ..under(Some(lease)) }, ..present }
+        }
+    }
+}
+
+fn is(key: &[u8], operand: Operand) -> Compare {
+    compared(key, Relation::Equal, operand)
+}
+
+fn compared(key: &[u8], relation: Relation, operand: Operand) -> Compare {
+    let target = match &operand {
+        Operand::Version(_) => Target::Version,
+        Operand::Create(_) => Target::Create,
+        Operand::Mod(_) => Target::Mod,
+        Operand::Value(_) => Target::Value,
+    };
+    let (relation, target) = (relation.into(), target.into());
+    Compare { relation, target, key: key.to_vec(), operand: Some(operand) }
+}
+
+fn signed(revision: u64) -> i64 {
+    i64::try_from(revision).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,117 @@
+//! What the server's settings allow us to promise.
+
+use super::session::answered;
+use crate::contract::Guarantees;
+use std::time::Duration;
+use tokio_postgres::Client;
+
+/// The first version that all of this was written for.
+const VERSION_MIN: i32 = 130_000;
+
+/// Settings that matter, as they were when the store was opened.
+pub(super) struct Settings {
+    fsync: bool,
+    full_page_writes: bool,
+    synchronous_commit: String,
+    has_standbys: bool,
+}
+
+const ASK: &str = "SELECT current_setting('server_version_num')::integer, current_setting('fsync')::boolean, \
+    current_setting('full_page_writes')::boolean, current_setting('synchronous_commit'), \
+    current_setting('synchronous_standby_names') <> ''";
+
+impl Settings {
+    /// Asks for them; refuses a server that isn't fit to be a store.
+    pub async fn read(client: &Client) -> Result<Self, String> {
+        let row = answered(client.query_one(ASK, &[])).await?;
+        let version: i32 = row.get(0);
+        if version < VERSION_MIN {
+            return Err(format!("PostgreSQL {} is too old: 13 or newer is needed", version / 10_000));
+        }
+        Ok(Self {
+            fsync: row.get(1),
+            full_page_writes: row.get(2),
+            synchronous_commit: row.get(3),
+            has_standbys: row.get(4),
+        })
+    }
+
+    fn waits_for_a_standby(&self) -> bool {
+        self.has_standbys && self.synchronous_commit != "local"
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let mut warn = |warning: &str| warnings.push(warning.to_owned());
+        if !self.fsync {
+            warn("fsync is off: a crash of the machine may lose or corrupt what was acknowledged");
+        }
+        if !self.full_page_writes {
+            warn("full_page_writes is off: a crash of the machine may corrupt the data");
+        }
+        if self.has_standbys && self.synchronous_commit == "local" {
+            warn(
+                "synchronous_commit is local: no standby is waited for, a failover may lose what was acknowledged",
+            );
+        }
+        if self.has_standbys && self.synchronous_commit == "remote_write" {
+            warn(
+                "synchronous_commit is remote_write: a standby that crashes as well may lose what was acknowledged",
+            );
+        }
+        warnings
+    }
+
+    pub fn guarantees(&self) -> Guarantees {
+        Guarantees {
+            store: "postgres",
+            shared: true,
+            answers_always: false,
+            ttl_min: Duration::from_millis(1),
+            ttl_granularity: Duration::from_millis(1),
+            on_crash: if self.fsync {
+                "nothing acknowledged is lost; leases run on while the server is down"
+            } else {
+                "fsync is off: what was acknowledged may be lost; leases run on while the server is down"
+            },
+            on_failover: if self.waits_for_a_standby() {
+                "nothing acknowledged is lost if the one promoted is the synchronous standby; revisions go on above \
+                 its clock; two primaries at once are not excluded by this store"
+            } else {
+                "no standby is waited for: the last commits before a failover may be lost, and with them locks that \
+                 were granted; revisions go on above the clock of the one promoted, and don't repeat if the clocks \
+                 of the servers agree"
+            },
+            on_clock_step: "leases run on the server's wall clock: a step forward ends them early (the fence \
+                protects), a step back prolongs them and may bring back one that had expired and wasn't collected; \
+                revisions only grow",
+            warnings: self.warnings(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warnings(change: impl FnOnce(&mut Settings)) -> Vec<String> {
+        let synchronous_commit = "on".to_owned();
+        let mut settings =
+            Settings { fsync: true, full_page_writes: true, synchronous_commit, has_standbys: false };
+        change(&mut settings);
+        settings.guarantees().warnings
+    }
+
+    #[test]
+    fn each_setting_that_weakens_the_promises_is_named() {
+        assert_eq!(warnings(|_| ()), [""; 0]);
+        assert!(warnings(|settings| settings.fsync = false)[0].contains("fsync"));
+        assert!(warnings(|settings| settings.full_page_writes = false)[0].contains("full_page_writes"));
+        let local = warnings(|settings| {
+            settings.has_standbys = true;
+            settings.synchronous_commit = "local".into();
+        });
+        assert!(local[0].contains("local"), "{local:?}");
+        assert_eq!(warnings(|settings| settings.has_standbys = true), [""; 0]);
+    }
+}

@@ -1,0 +1,7 @@
+//! Servers of others, each with a directory and a port of its own.
+
+pub mod baton;
+pub mod etcd;
+pub mod mariadb;
+pub mod postgres;
+pub mod redis;
