@@ -239,6 +239,16 @@ impl View {
         matches!(self.draft.write(&key.name), Some(Write::Delete { .. }))
     }
 
+    /// Whether the draft changes this record.
+    pub fn writes(&self, key: &Key) -> bool {
+        self.draft.write(&key.name).is_some()
+    }
+
+    /// Whether the store doesn't have this record, as known or assumed, whatever is drafted.
+    pub fn is_new(&self, key: &Key) -> bool {
+        matches!(self.known.get(&key.name), Some(None))
+    }
+
     // What the engine uses.
 
     /// From here on, [`Self::roll_back`] undoes.
@@ -279,6 +289,11 @@ impl View {
             self.known.entry(record.key.name.clone()).or_insert_with(|| Some(Box::new(record)));
         }
         self.scanned.insert(prefix.clone(), end);
+    }
+
+    /// The record as the store has it, if that is known.
+    pub fn record(&self, key: &Key) -> Option<&Record> {
+        self.known.get(&key.name)?.as_deref()
     }
 
     /// Forgets everything, known and drafted.

@@ -3,6 +3,7 @@
 use crate::fence::tallies::Tallies;
 use crate::lock::desks::Desks;
 use crate::lock::history::History;
+use crate::lock::rosters::Rosters;
 use crate::members::{self, Members};
 use crate::metrics::Metrics;
 use crate::once::waiting::Waiting;
@@ -68,6 +69,7 @@ pub(crate) struct Node {
     pub key: ClusterKey,
     pub metrics: Metrics,
     pub desks: Desks,
+    pub rosters: Rosters,
     pub history: History,
     pub members: Members,
     pub waiting: Waiting,
@@ -98,6 +100,7 @@ impl Engine {
             key,
             metrics: Metrics::default(),
             desks: Desks::default(),
+            rosters: Rosters::default(),
             history: History::default(),
             members: Members::default(),
             waiting: Waiting::default(),

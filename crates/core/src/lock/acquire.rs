@@ -221,6 +221,7 @@ fn rejoin(
 ) -> Result<Decided, Pause> {
     let waiting = Waiting { node: state.context.node, attachment, ..waiting };
     state.view.put(&state.lock.waiting(acquire.id), waiting.encode(), Ttl::Forever);
+    state.roster.front.attach(acquire.id, waiting.node, attachment);
     state.change();
     state.hand_over()?;
     state.reply(Reply::Parked)

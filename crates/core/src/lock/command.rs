@@ -5,7 +5,6 @@ use super::mode::Hold;
 use super::name::{GrantId, LockName, Principal};
 use super::state::State;
 use super::token::LockToken;
-use super::waiting::Waiting;
 use super::{acquire, election, force, queue, release};
 use crate::record::{Bytes, Revision, WallTime};
 use crate::view::{Pause, Stamp, View};
@@ -124,8 +123,10 @@ pub struct Context<'a> {
     pub memory: Duration,
     /// How many may wait.
     pub queue_max: u64,
-    /// Where a waiter's call is.
-    pub liveness: &'a dyn Fn(GrantId, &Waiting) -> Liveness,
+    /// Where a waiter's call is, that is parked at a node under an attachment's number.
+    pub liveness: &'a dyn Fn(GrantId, NodeId, u64) -> Liveness,
+    /// Whether other nodes decide too: then rosters show who comes next, and where.
+    pub is_shared: bool,
     /// Waiters whose place has been kept long enough: any commit may drop them.
     pub forgotten: &'a [GrantId],
 }

@@ -5,6 +5,7 @@
 //! The record's name is the place, so the store's own order of names is the order of the queue.
 
 use super::command::{Decided, Liveness, Proclaim, Reply};
+use super::front::Next;
 use super::name::{GrantId, Kind};
 use super::roster::Holder;
 use super::state::State;
@@ -64,6 +65,8 @@ pub(super) fn favour(state: &mut State<'_>, owner: &str) -> Result<bool, Pause> 
     state.view.put(&state.lock.order(place), id.0[..].into(), Ttl::Forever);
     let waiting = Waiting { place, ..waiting };
     state.view.put(&state.lock.waiting(id), waiting.encode(), Ttl::Forever);
+    state.roster.front.leave(id);
+    state.show(Next::of(id, &waiting), state.roster.waiting.saturating_sub(1));
     state.roster.next_place += 1;
     state.change();
     Ok(true)
@@ -83,7 +86,7 @@ fn find(state: &State<'_>, owner: &str) -> Result<Option<(GrantId, Waiting)>, Pa
         let comes_first = first.as_ref().is_none_or(|(_, first)| waiting.place < first.place);
         if comes_first
             && *waiting.terms.owner == *owner
-            && (state.context.liveness)(id, &waiting) != Liveness::Orphan
+            && (state.context.liveness)(id, waiting.node, waiting.attachment) != Liveness::Orphan
         {
             first = Some((id, waiting));
         }

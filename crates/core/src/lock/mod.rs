@@ -17,13 +17,15 @@
 //!
 //! # The rules
 //! One file a command: [`acquire`], [`release`], [`force`], [`queue`] (leave, detach, settle). [`election`] is what
-//! elections add. [`state`] is what they share: the lock as a view shows it.
+//! elections add. [`state`] is what they share: the lock as a view shows it. [`front`] is what the roster shows of the queue
+//! where nodes share a store.
 
 pub mod acquire;
 pub mod audit;
 pub mod command;
 pub mod election;
 pub mod force;
+pub mod front;
 pub mod grant;
 pub mod memo;
 pub mod mode;

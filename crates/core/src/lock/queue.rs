@@ -25,6 +25,7 @@ pub(super) fn detach(mut state: State<'_>, attachment: Attachment) -> Result<Dec
     {
         let waiting = Waiting { node: NodeId::NONE, ..waiting };
         state.view.put(&state.lock.waiting(attachment.id), waiting.encode(), Ttl::Forever);
+        state.roster.front.attach(attachment.id, NodeId::NONE, attachment.number);
         state.change();
         state.hand_over()?;
     }

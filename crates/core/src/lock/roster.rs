@@ -6,7 +6,11 @@
 //!
 //! Version 2, for all but a plain exclusive holder or none: permits (0: not a semaphore), then as above with any number of
 //! holders, whose flags are the grant's, followed by a byte (replayed, closed), how it is held, and the lock-delay in ms.
+//!
+//! Version 3, if it shows who comes next: as version 2, and at the end how many are shown, for each: id (16), place, node,
+//! attachment, mode.
 
+use super::front::Front;
 use super::grant::{Digest, Flags};
 use super::mode::{HOLDERS_MAX, Hold, Mode};
 use super::name::{GrantId, Principal};
@@ -59,9 +63,11 @@ pub struct Roster {
     pub waiting: u64,
     /// The exclusive holder's, as compact JSON.
     pub metadata: Option<Bytes>,
+    /// Who of them comes next, where nodes share a store.
+    pub front: Front,
 }
 
-const NEWEST: u8 = 2;
+const NEWEST: u8 = 3;
 
 impl Roster {
     /// Whether nobody holds it and nobody waits: then there is no roster.
@@ -121,7 +127,9 @@ impl Roster {
                 [only] => only.hold == Hold::Exclusive && !only.flags.delayed && !only.closed,
                 _ => false,
             };
-        let mut to = Encoder::new(if is_plain { 1 } else { NEWEST });
+        let is_plain = is_plain && self.front.is_empty();
+        let version = if is_plain { 1 } else { 2 + u8::from(!self.front.is_empty()) };
+        let mut to = Encoder::new(version);
         if !is_plain {
             to = to.number(self.permits.unwrap_or(0).into());
         }
@@ -145,7 +153,8 @@ impl Roster {
             to = to.number(holder.fencing.map_or(0, |token| token.0));
         }
         to = to.number(self.next_place).number(self.waiting).byte(u8::from(self.metadata.is_some()));
-        to.bytes(self.metadata.as_deref().unwrap_or_default()).finish()
+        to = to.bytes(self.metadata.as_deref().unwrap_or_default());
+        if self.front.is_empty() { to.finish() } else { self.front.encode(to).finish() }
     }
 
     /// Reads a record's value.
@@ -164,9 +173,10 @@ impl Roster {
         let (next_place, waiting) = (from.number()?, from.number()?);
         let has_metadata = from.byte()? != 0;
         let metadata = from.bytes()?;
+        let front = if version < 3 { Front::default() } else { Front::decode(&mut from)? };
         from.finish()?;
         let (permits, metadata) = ((permits > 0).then_some(permits), has_metadata.then(|| metadata.into()));
-        Ok(Self { holders, permits, next_place, waiting, metadata })
+        Ok(Self { holders, permits, next_place, waiting, metadata, front })
     }
 
     fn decode_holder(from: &mut Decoder<'_>, version: u8) -> Result<Holder, Unreadable> {
@@ -203,6 +213,8 @@ impl Roster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::NodeId;
+    use crate::lock::front::{FRONT_MAX, Next};
     use alloc::string::String;
     use alloc::vec;
     use proptest::prelude::*;
@@ -235,6 +247,18 @@ mod tests {
         })
     }
 
+    fn front() -> impl Strategy<Value = Front> {
+        let next = any::<([u8; 16], u64, u64, u64)>();
+        proptest::collection::vec(next, 0..=FRONT_MAX).prop_map(|shown| {
+            let mut front = Front::default();
+            for (id, place, node, attachment) in shown {
+                let (id, node, mode) = (GrantId(id), NodeId(node), Mode::Semaphore { permits: 3 });
+                front.extend(Next { id, place, node, attachment, mode });
+            }
+            front
+        })
+    }
+
     proptest! {
         #[test]
         fn a_roster_is_read_as_it_was_written(
@@ -242,9 +266,11 @@ mod tests {
             permits in proptest::option::of(1..=HOLDERS_MAX),
             numbers: [u64; 2],
             metadata: Option<Vec<u8>>,
+            front in front(),
         ) {
             let [next_place, waiting] = numbers;
-            let roster = Roster { holders, permits, next_place, waiting, metadata: metadata.map(Into::into) };
+            let metadata = metadata.map(Into::into);
+            let roster = Roster { holders, permits, next_place, waiting, metadata, front };
             prop_assert_eq!(Roster::decode(&roster.encode()), Ok(roster));
         }
     }

@@ -2,6 +2,7 @@
 
 use super::command::{Context, Decided, Effect, End, Granted, Held, Liveness, Reply};
 use super::election;
+use super::front::Next;
 use super::grant::{Digest, Flags, Grant, Terms};
 use super::memo::{Fate, Memo};
 use super::mode::Hold;
@@ -63,8 +64,9 @@ impl<'a> State<'a> {
     }
 
     /// Ends the decision.
-    pub fn reply(self, reply: Reply) -> Result<Decided, Pause> {
+    pub fn reply(mut self, reply: Reply) -> Result<Decided, Pause> {
         if self.changed {
+            self.show_more();
             let key = self.lock.roster();
             if self.roster.is_empty() {
                 self.view.delete(&key);
@@ -283,40 +285,86 @@ impl<'a> State<'a> {
         if self.roster.waiting == 0 || !self.roster.has_room() {
             return Ok(false);
         }
+        for next in self.roster.front.shown().to_vec() {
+            if let Some(must_wait) = self.offer(next)? {
+                return Ok(must_wait);
+            }
+        }
+        if self.roster.front.is_whole(self.roster.waiting) {
+            return Ok(false);
+        }
         let prefix = self.lock.prefix(Kind::Order);
-        let mut after: Option<Bytes> = None;
+        let mut after = self.end_of_front();
         while let Some((name, order)) = self.view.next(&prefix, after.as_ref())? {
             let id = GrantId::from_suffix(&order.value).ok_or(Pause::Unreadable)?;
-            if let Some(waiting) = self.waiting(id)? {
-                match (self.context.liveness)(id, &waiting) {
-                    Liveness::Orphan => {}
-                    // Whoever comes after it waits as well, or a writer would wait for ever behind those who read.
-                    _ if !self.roster.admits(waiting.terms.mode) => return Ok(true),
-                    Liveness::Elsewhere => {
-                        self.is_free_elsewhere = true;
-                        return Ok(true);
-                    }
-                    // It had its turn already, whoever is parked for it.
-                    Liveness::Here if self.recall(id)?.is_some_and(|memo| memo.fate != Fate::Void) => {
-                        self.dequeue(id, waiting.place);
-                    }
-                    Liveness::Here => {
-                        self.dequeue(id, waiting.place);
-                        self.grant(id, &waiting.terms, Some(&waiting))?;
-                        return Ok(false);
-                    }
-                }
+            if let Some(waiting) = self.waiting(id)?
+                && let Some(must_wait) = self.offer(Next::of(id, &waiting))?
+            {
+                return Ok(must_wait);
             }
             after = Some(name);
         }
         Ok(false)
     }
 
+    /// It is this waiter's turn, if it has a call. Then nobody after it can have the lock now, but for who is behind
+    /// it if it takes it: says whether somebody who couldn't have it comes before them.
+    fn offer(&mut self, next: Next) -> Result<Option<bool>, Pause> {
+        match (self.context.liveness)(next.id, next.node, next.attachment) {
+            Liveness::Orphan => Ok(None),
+            // Whoever comes after it waits as well, or a writer would wait for ever behind those who read.
+            _ if !self.roster.admits(next.mode) => Ok(Some(true)),
+            Liveness::Elsewhere => {
+                self.is_free_elsewhere = true;
+                Ok(Some(true))
+            }
+            // It had its turn already, whoever is parked for it.
+            Liveness::Here if self.recall(next.id)?.is_some_and(|memo| memo.fate != Fate::Void) => {
+                self.dequeue(next.id, next.place);
+                Ok(None)
+            }
+            Liveness::Here => {
+                // If it isn't there, the roster isn't as it was either, and the commit will say so.
+                let Some(waiting) = self.waiting(next.id)? else { return Ok(None) };
+                self.dequeue(next.id, next.place);
+                self.grant(next.id, &waiting.terms, Some(&waiting))?;
+                Ok(Some(false))
+            }
+        }
+    }
+
+    /// The name of the last place in the queue that the roster shows.
+    fn end_of_front(&self) -> Option<Bytes> {
+        self.roster.front.shown().last().map(|last| self.lock.order(last.place).name)
+    }
+
+    /// Lets the roster show somebody who comes to stand in a queue of so many others.
+    pub fn show(&mut self, next: Next, others: u64) {
+        if self.context.is_shared {
+            self.roster.front.join(next, others);
+        }
+    }
+
+    /// Lets the roster show more of the queue, as far as it is known anyway.
+    fn show_more(&mut self) {
+        let prefix = self.lock.prefix(Kind::Order);
+        let mut after = self.end_of_front();
+        while self.context.is_shared
+            && self.roster.front.has_room()
+            && let Ok(Some((name, order))) = self.view.next(&prefix, after.as_ref())
+            && let Some(id) = GrantId::from_suffix(&order.value)
+            && let Ok(Some(waiting)) = self.waiting(id)
+        {
+            self.roster.front.extend(Next::of(id, &waiting));
+            after = Some(name);
+        }
+    }
+
     /// Drops waiters whose place has been kept long enough.
     pub fn prune(&mut self) -> Result<(), Pause> {
         for id in self.context.forgotten.iter().take(PRUNE_MAX) {
             if let Some(waiting) = self.waiting(*id)?
-                && (self.context.liveness)(*id, &waiting) == Liveness::Orphan
+                && (self.context.liveness)(*id, waiting.node, waiting.attachment) == Liveness::Orphan
             {
                 self.dequeue(*id, waiting.place);
             }
@@ -324,9 +372,14 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    /// A waiter. The roster's revision vouches for it.
+    /// A waiter. The roster's revision vouches for it; where there is no roster there is nobody but who is drafted, whatever
+    /// was in the store a moment ago: its absence, unlike a revision, may come true again.
     pub fn waiting(&mut self, id: GrantId) -> Result<Option<Waiting>, Pause> {
-        let seen = self.view.peek(&self.lock.waiting(id))?;
+        let key = self.lock.waiting(id);
+        if self.view.is_new(&self.lock.roster()) && !self.view.writes(&key) {
+            return Ok(None);
+        }
+        let seen = self.view.peek(&key)?;
         Ok(seen.map(|seen| Waiting::decode(&seen.value)).transpose()?)
     }
 
@@ -338,6 +391,7 @@ impl<'a> State<'a> {
         let waiting = Waiting { place, node, attachment, since, terms: terms.clone() };
         self.view.put(&self.lock.waiting(id), waiting.encode(), Ttl::Forever);
         self.view.put(&self.lock.order(place), id.0[..].into(), Ttl::Forever);
+        self.show(Next::of(id, &waiting), self.roster.waiting);
         self.roster.permits = terms.mode.permits();
         self.roster.next_place += 1;
         self.roster.waiting += 1;
@@ -358,6 +412,7 @@ impl<'a> State<'a> {
     pub fn dequeue(&mut self, id: GrantId, place: u64) {
         self.view.delete(&self.lock.waiting(id));
         self.view.delete(&self.lock.order(place));
+        self.roster.front.leave(id);
         self.roster.waiting = self.roster.waiting.saturating_sub(1);
         self.change();
     }

@@ -12,8 +12,7 @@ use baton_core::lock::command::Acquire;
 use baton_core::lock::memo::{Fate, Memo};
 use baton_core::lock::name::{GrantId, Kind};
 use baton_core::lock::roster::Roster;
-use baton_core::lock::waiting::Waiting;
-use baton_core::lock::{Command, Context, Decided, Liveness, Reply, decide};
+use baton_core::lock::{Command, Context, Decided, Liveness, NodeId, Reply, decide};
 use baton_core::{Bytes, Check, Commit, Key, Outcome, Pause, Record, Revision, Ttl, View, WallTime, Write};
 use baton_store::{Range, StoreError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -76,6 +75,9 @@ impl Desk {
             if self.view.peek(&self.lock.roster()).is_err() {
                 // What is known of a queue is only as good as the roster that vouches for it.
                 self.view.clear();
+            }
+            if self.node.is_shared && !self.parked.is_empty() {
+                self.recollect();
             }
             let decided = self.draft(jobs, batch).await?;
             let count = decided.len();
@@ -210,12 +212,11 @@ impl Desk {
     /// Decides one command on the view, after what is drafted there.
     fn decide(&mut self, command: &Command, batch: &Batch, forgotten: &[GrantId]) -> Result<Decided, Pause> {
         let mut view = std::mem::replace(&mut self.view, View::new(self.lock.group()));
-        let liveness = |id: GrantId, waiting: &Waiting| {
-            let arriving = batch.arriving.contains(&(id, waiting.attachment));
-            if arriving && waiting.node == self.node.id {
+        let liveness = |id: GrantId, node: NodeId, attachment: u64| {
+            if node == self.node.id && batch.arriving.contains(&(id, attachment)) {
                 return Liveness::Here;
             }
-            self.liveness(id, waiting)
+            self.liveness(id, node, attachment)
         };
         let context = Context {
             node: self.node.id,
@@ -223,6 +224,7 @@ impl Desk {
             memory: self.node.memory(),
             queue_max: self.node.config.queue_max,
             liveness: &liveness,
+            is_shared: self.node.is_shared,
             forgotten,
         };
         view.save();

@@ -144,7 +144,11 @@ impl Desk {
     /// Decides and commits until every job is answered or parked. Begins with the roster, if somebody said what it is.
     pub(super) async fn work(&mut self, mut jobs: VecDeque<Job>, roster: Option<Record>) {
         if self.node.is_shared || self.is_in_doubt {
+            let guess = self.guess();
             self.view.clear();
+            if let Some(guess) = guess.filter(|_| roster.is_none()) {
+                self.view.assume(&self.lock.roster(), Some(guess));
+            }
         }
         if let Some(roster) = roster {
             self.view.learn(&self.lock.roster(), Some(roster));
@@ -197,6 +201,17 @@ impl Desk {
                 }
             }
         }
+    }
+
+    /// What the roster may be, where other nodes change it too: as this desk left it, or as was heard since.
+    fn guess(&self) -> Option<Record> {
+        if !self.node.is_shared || self.is_in_doubt {
+            return None;
+        }
+        let heard = self.node.rosters.guess(&self.lock).filter(|heard| heard.revision > self.last);
+        heard.or_else(|| {
+            self.view.record(&self.lock.roster()).filter(|own| own.revision == self.last).cloned()
+        })
     }
 
     /// Whether a commit rewrote the roster: then nothing that was decided on the old one can land any more.
@@ -341,12 +356,16 @@ impl Desk {
                 submit(&self.node, &self.lock, job);
             }
         }
+        if self.node.is_shared && roster.front.is_whole(roster.waiting) {
+            self.count(roster.front.shown());
+        }
         let counted = self.parked.len() as u64 + self.orphans.len() as u64 + self.elsewhere;
         let is_due = if self.node.is_shared {
             // Others come and go at their own nodes, and to count them each time would cost more than it tells.
             // Also if the number is right: whoever waited at another node may have lost it since.
             let is_doubtful = roster.waiting != counted || self.elsewhere > 0;
-            is_doubtful && self.counted_at.is_none_or(|at| at.elapsed() >= CENSUS_EVERY)
+            let is_counted = roster.front.is_whole(roster.waiting);
+            is_doubtful && !is_counted && self.counted_at.is_none_or(|at| at.elapsed() >= CENSUS_EVERY)
         } else {
             roster.waiting > counted
         };

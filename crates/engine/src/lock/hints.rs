@@ -43,6 +43,7 @@ pub(crate) async fn keep(node: Arc<Node>, mut changes: Watch) {
         let (key, hint) = match change {
             None => return,
             Some(Change::Lost) => {
+                node.rosters.forget_all();
                 node.desks.nudge_all();
                 continue;
             }
@@ -50,6 +51,10 @@ pub(crate) async fn keep(node: Arc<Node>, mut changes: Watch) {
             Some(Change::Deleted { key, .. } | Change::Expired { key }) => (key, Hint::Look),
         };
         if let Some((lock, _)) = LockName::of_record(Kind::Roster, &key.name) {
+            match &hint {
+                Hint::Roster(value, revision) => node.rosters.hear(&lock, value, *revision),
+                Hint::Look => node.rosters.forget(&lock),
+            }
             node.desks.nudge(&lock, hint);
         }
     }

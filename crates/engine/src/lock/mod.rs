@@ -8,6 +8,7 @@
 //! - `parking`: who waits at a desk
 //! - `commit`: the loop of draft, commit, conflict and unknown
 //! - `hints`: what other nodes did to locks that somebody waits for here, and what they failed to do
+//! - `rosters`: what is guessed of locks with a queue, from such hints
 //! - `sweep`: locks whose holders vanished while nobody waited
 //! - `history`: what happened to a lock, written behind the answers
 //! - [`inspect`]: status, lists, queues
@@ -21,6 +22,7 @@ pub(crate) mod hints;
 pub(crate) mod history;
 pub mod inspect;
 pub(crate) mod parking;
+pub(crate) mod rosters;
 pub mod service;
 pub(crate) mod sweep;
 pub mod watch;

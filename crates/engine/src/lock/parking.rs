@@ -2,8 +2,11 @@
 
 use super::desk::{Desk, LOOK_AGAIN};
 use super::desks::{Answer, Job, submit};
+use baton_core::Record;
 use baton_core::lock::command::{Acquire, Attachment};
+use baton_core::lock::front::Next;
 use baton_core::lock::name::Kind;
+use baton_core::lock::roster::Roster;
 use baton_core::lock::waiting::Waiting;
 use baton_core::lock::{Command, GrantId, Liveness, LockName, NodeId};
 use baton_store::Range;
@@ -22,6 +25,9 @@ pub(super) struct Parked {
     pub answer: oneshot::Sender<Answer>,
     /// Whether a commit that grants it may still be under way: as of its job.
     pub doubtful: bool,
+    /// Its record, as this node put it, and where other nodes may decide meanwhile: what the roster shows of it tells
+    /// whether it is the same still.
+    pub record: Option<Record>,
 }
 
 impl Desk {
@@ -36,7 +42,10 @@ impl Desk {
         };
         let id = acquire.id;
         self.orphans.remove(&id);
-        let parked = Parked { acquire, attachment, answer: job.answer?, doubtful: job.doubtful };
+        let key = self.lock.waiting(id);
+        let seen = self.node.is_shared.then(|| self.view.record(&key)).flatten();
+        let (doubtful, record) = (job.doubtful, seen.cloned());
+        let parked = Parked { acquire, attachment, answer: job.answer?, doubtful, record };
         match self.parked.insert(id, parked) {
             // If it is gone already, so much the better.
             Some(older) => drop(older.answer.send(Answer::CallAgain)),
@@ -104,7 +113,7 @@ impl Desk {
                     continue;
                 };
                 gone.remove(&id);
-                match self.liveness(id, &waiting) {
+                match self.liveness(id, waiting.node, waiting.attachment) {
                     Liveness::Here => {}
                     Liveness::Elsewhere => elsewhere += 1,
                     Liveness::Orphan => {
@@ -126,18 +135,46 @@ impl Desk {
         }
     }
 
+    /// Counts who is waiting without a call, if the roster shows all who wait.
+    pub(super) fn count(&mut self, shown: &[Next]) {
+        let (mut orphans, mut elsewhere) = (BTreeMap::new(), 0);
+        for next in shown {
+            match self.liveness(next.id, next.node, next.attachment) {
+                Liveness::Here => {}
+                Liveness::Elsewhere => elsewhere += 1,
+                Liveness::Orphan => {
+                    let since = self.orphans.get(&next.id).copied().unwrap_or_else(Instant::now);
+                    orphans.insert(next.id, since);
+                }
+            }
+        }
+        (self.elsewhere, self.orphans) = (elsewhere, orphans);
+    }
+
+    /// Lets the view know the records of those parked here whom the roster shows: nobody else has changed them.
+    pub(super) fn recollect(&mut self) {
+        let roster = self.view.record(&self.lock.roster());
+        let Some(roster) = roster.and_then(|record| Roster::decode(&record.value).ok()) else { return };
+        for next in roster.front.shown().iter().filter(|next| next.node == self.node.id) {
+            if let Some(record) = self.parked.get(&next.id).and_then(|parked| parked.record.as_ref())
+                && Waiting::decode(&record.value).is_ok_and(|waiting| next.is_of(&waiting))
+            {
+                self.view.learn(&self.lock.waiting(next.id), Some(record.clone()));
+            }
+        }
+    }
+
     /// Where a waiter's call is, as far as this desk knows.
-    pub(super) fn liveness(&self, id: GrantId, waiting: &Waiting) -> Liveness {
-        if waiting.node == self.node.id {
+    pub(super) fn liveness(&self, id: GrantId, node: NodeId, attachment: u64) -> Liveness {
+        if node == self.node.id {
             let parked = self.parked.get(&id);
-            let here =
-                |parked: &Parked| parked.attachment == waiting.attachment && !parked.answer.is_closed();
+            let here = |parked: &Parked| parked.attachment == attachment && !parked.answer.is_closed();
             return if parked.is_some_and(here) { Liveness::Here } else { Liveness::Orphan };
         }
         let may_live = self.node.is_shared
-            && waiting.node != NodeId::NONE
+            && node != NodeId::NONE
             && !self.is_out_of_patience()
-            && self.node.members.may_live(waiting.node);
+            && self.node.members.may_live(node);
         if may_live { Liveness::Elsewhere } else { Liveness::Orphan }
     }
 

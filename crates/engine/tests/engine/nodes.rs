@@ -80,7 +80,8 @@ async fn waiters_at_different_nodes_are_served_in_the_order_of_their_arrival_and
         let next = waiter.await.unwrap().unwrap();
         let taken = before.elapsed();
         assert!(next.fencing > granted.fencing);
-        assert!(taken < Duration::from_millis(40), "{owner} at node {node} had to wait {taken:?}");
+        // Two commits, of up to two milliseconds each way, and the hint between them: there is nothing to read.
+        assert!(taken <= Duration::from_millis(10), "{owner} at node {node} had to wait {taken:?}");
         holder = (node, owner, next);
     }
     ground.release(holder.0, holder.1, &holder.2).await;

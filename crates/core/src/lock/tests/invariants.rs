@@ -4,6 +4,7 @@ use super::store::Store;
 use super::world::World;
 use crate::lock::command::End;
 use crate::lock::election::place;
+use crate::lock::front::Next;
 use crate::lock::memo::{Fate, Memo};
 use crate::lock::name::Kind;
 use crate::lock::roster::{Holder, Roster};
@@ -102,6 +103,10 @@ fn check_records(world: &World) {
         assert!(waiting.place & ((1 << 48) - 1) < roster.next_place);
         assert_eq!(waiting.terms.mode.permits(), roster.permits, "a waiter for another kind of lock");
     }
+    let mut queue: Vec<_> = waiters.iter().map(|(id, waiting)| Next::of(*id, waiting)).collect();
+    queue.sort_by_key(|next| next.place);
+    let shown = roster.front.shown();
+    assert_eq!(shown, &queue[..shown.len()], "the roster shows the beginning of the queue");
     assert!(roster.exclusive().is_some() || roster.metadata.is_none(), "metadata of nobody");
     check_kind(&roster);
     for grant in &grants {

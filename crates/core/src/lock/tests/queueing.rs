@@ -1,9 +1,12 @@
 //! The queue: in order, without barging, and without those who left (L2, L3, L4).
 
 use super::world::*;
+use crate::commit::Outcome;
 use crate::lock::command::Attachment;
 use crate::lock::{Command, NodeId, Reply};
+use crate::view::View;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 #[test]
@@ -208,4 +211,62 @@ fn places_go_on_while_anybody_waits_and_waiting_is_shown_since_when() {
     world.park(HERE, BOB);
     assert_eq!(world.queue(), vec![world.id(CAROL), world.id(BOB)]);
     assert_eq!(world.roster().unwrap().next_place, 3);
+}
+
+/// Found by chance: the newcomer's guess that there is no roster came true again after the waiter's record had been read.
+#[test]
+fn a_waiter_that_leaves_while_a_newcomer_takes_there_to_be_nobody_leaves_nothing_behind() {
+    let mut world = World::default();
+    let alice = world.take(ALICE);
+    let bob = world.park(THERE, BOB);
+    world.give_back(&alice);
+    world.lose_call(THERE, bob);
+    let newcomer = world.acquire(CAROL, &terms(CAROL));
+    world.run_racing(THERE, &[newcomer, Command::Detach(bob)], |world| {
+        world.run(THERE, Command::Leave(bob));
+    });
+    assert_eq!((world.holder(), world.queue()), (Some(world.id(CAROL)), vec![]));
+}
+
+#[test]
+fn between_nodes_the_roster_says_all_that_a_hand_over_needs() {
+    let mut world = World::default();
+    let alice = world.take(ALICE);
+    world.park(THERE, BOB);
+    let guess = |world: &World, view: &mut View| view.learn(&world.lock.roster(), world.roster_record());
+
+    let mut view = View::new(world.lock.group());
+    guess(&world, &mut view);
+    let release = world.release(&alice, None);
+    world.decide_without_reading(HERE, &mut view, &release);
+    assert!(matches!(world.store.commit(&view.commit()), Outcome::Committed { .. }));
+    assert_eq!((world.holder(), world.queue()), (None, vec![world.id(BOB)]), "its own node takes it");
+
+    let mut view = View::new(world.lock.group());
+    guess(&world, &mut view);
+    // What the node put there itself, and what the roster shows to be the same still.
+    let waiting = world.lock.waiting(world.id(BOB));
+    view.learn(&waiting, world.store.read(&waiting));
+    world.decide_without_reading(THERE, &mut view, &Command::Settle);
+    assert!(matches!(world.store.commit(&view.commit()), Outcome::Committed { .. }));
+    assert_eq!((world.holder(), world.queue()), (Some(world.id(BOB)), vec![]));
+}
+
+#[test]
+fn a_queue_longer_than_the_roster_shows_is_read_and_then_shown_again() {
+    let mut world = World::default();
+    let mut holder = world.take(ALICE);
+    let names = [BOB, CAROL, "dave", "eve", "frank"];
+    for name in names {
+        world.park(THERE, name);
+    }
+    let mut shown = Vec::new();
+    for name in names {
+        world.give_back(&holder);
+        shown.push(world.roster().unwrap().front.shown().len());
+        world.settle(THERE);
+        holder = world.handed_over();
+        assert_eq!(holder.id, world.id(name));
+    }
+    assert_eq!(shown, [2, 1, 2, 1, 1], "in tests it shows two");
 }

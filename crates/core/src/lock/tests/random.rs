@@ -266,10 +266,12 @@ proptest! {
         delay_ms in proptest::sample::select(&[0, 0, 5_000, 30_000]),
         steps in proptest::collection::vec(step(), 1..60),
         is_election: bool,
+        is_shared: bool,
     ) {
         // Elections are plain locks.
         let kind = if is_election { Kinds::Plain } else { kind };
         let mut run = Run { kind, delay: Duration::from_millis(delay_ms), is_election, ..Run::default() };
+        run.world.is_shared = is_shared;
         for step in &steps {
             run.step(step);
         }

@@ -8,7 +8,6 @@ use crate::lock::grant::Terms;
 use crate::lock::memo::{Fate, Memo};
 use crate::lock::name::{Kind, Operation};
 use crate::lock::roster::{Holder, Roster};
-use crate::lock::waiting::Waiting;
 use crate::lock::{
     ClusterKey, Command, Context, Decided, Effect, GrantId, Granted, Liveness, LockName, LockToken, Mode,
     NodeId, Reply, decide,
@@ -39,6 +38,8 @@ pub struct World {
     pub lock: LockName,
     pub store: Store,
     pub queue_max: u64,
+    /// Whether the nodes take each other into account.
+    pub is_shared: bool,
     /// Calls that are parked somewhere.
     pub calls: BTreeSet<(NodeId, GrantId, u64)>,
     /// Waiters whose place has been kept long enough.
@@ -69,6 +70,7 @@ impl Default for World {
             lock: LockName::new("n", "k"),
             store: Store::default(),
             queue_max: 8,
+            is_shared: true,
             calls: BTreeSet::new(),
             forgotten: Vec::new(),
             made: Vec::new(),
@@ -180,6 +182,14 @@ impl World {
                 Pause::Read(key) => view.learn(&key, self.store.read(&key)),
                 Pause::Scan { prefix, after } => {
                     let (page, more) = self.store.scan(&prefix, after.as_ref(), 2);
+                    if prefix == self.lock.prefix(Kind::Order) {
+                        for id in page.iter().filter_map(|order| GrantId::from_suffix(&order.value)) {
+                            let key = self.lock.waiting(id);
+                            if view.peek(&key).is_err() {
+                                view.learn(&key, self.store.read(&key));
+                            }
+                        }
+                    }
                     view.learn_page(&prefix, page, more);
                 }
                 Pause::Unreadable => panic!("unreadable: {command:?}"),
@@ -187,14 +197,22 @@ impl World {
         }
     }
 
+    /// Decides one command on what the view knows, and nothing else.
+    pub fn decide_without_reading(&self, node: NodeId, view: &mut View, command: &Command) -> Decided {
+        view.save();
+        self.decide_once(node, view, command).expect("everything is known")
+    }
+
     fn decide_once(&self, node: NodeId, view: &mut View, command: &Command) -> Result<Decided, Pause> {
-        let liveness = |id: GrantId, waiting: &Waiting| self.liveness(node, id, waiting);
+        let liveness =
+            |id: GrantId, parked_at: NodeId, number: u64| self.liveness(node, id, (parked_at, number));
         let context = Context {
             node,
             now: WallTime(self.store.now),
             memory: MEMORY,
             queue_max: self.queue_max,
             liveness: &liveness,
+            is_shared: self.is_shared,
             forgotten: &self.forgotten,
         };
         decide(&self.lock, command, view, &context)
@@ -233,10 +251,10 @@ impl World {
         }
     }
 
-    pub fn liveness(&self, node: NodeId, id: GrantId, waiting: &Waiting) -> Liveness {
-        if !self.calls.contains(&(waiting.node, id, waiting.attachment)) {
+    pub fn liveness(&self, node: NodeId, id: GrantId, parked: (NodeId, u64)) -> Liveness {
+        if !self.calls.contains(&(parked.0, id, parked.1)) {
             Liveness::Orphan
-        } else if waiting.node == node {
+        } else if parked.0 == node {
             Liveness::Here
         } else {
             Liveness::Elsewhere
