@@ -48,50 +48,84 @@ pub(super) struct Terms<'a> {
 /// Adds what comes after the script's hash.
 pub(super) fn encode(command: &mut Cmd, commit: &Commit, group: Group, terms: &Terms<'_>) {
     let names = Names::new(terms.prefix, group);
-    let mut keys: Vec<&Key> = Vec::new();
-    let mut place = |key| match keys.iter().position(|known| *known == key) {
-        Some(place) => place + 4,
-        None => {
+    let mut keys: Vec<&Key> = Vec::with_capacity(commit.checks.len() + commit.writes.len());
+    for key in commit.checks.iter().map(Check::key).chain(commit.writes.iter().map(Write::key)) {
+        if !keys.contains(&key) {
             keys.push(key);
-            keys.len() + 3
         }
-    };
-    let mut operations: Vec<Vec<u8>> = Vec::new();
+    }
+    // The script counts from one, and there are three others before.
+    let place = |key: &Key| keys.iter().position(|known| *known == key).unwrap_or_default() + 4;
+    command.arg(keys.len() + 3).arg(names.counter()).arg(names.index()).arg(names.expiry());
+    for key in &keys {
+        command.arg(names.record(&key.name));
+    }
+    let touched = || commit.writes.iter().filter(|write| matches!(write, Write::Touch { .. }));
+    let puts = commit.writes.iter().any(|write| matches!(write, Write::Put { .. }));
+    command.arg(terms.floor).arg(terms.channel).arg(&padded(group.0.into())[..]).arg(told(commit));
+    command.arg(names.length() + 1).arg(u8::from(terms.mark)).arg(u8::from(puts));
+    command.arg(commit.checks.len() + touched().count());
     for check in &commit.checks {
         let (kind, revision) = match check {
             Check::Absent(_) => ("A", Revision(0)),
             Check::Created(_, revision) => ("C", *revision),
             Check::At(_, revision) => ("R", *revision),
         };
-        operations.extend([kind.into(), place(check.key()).to_string().into_bytes()]);
-        operations.push(format!("{:016}", revision.0).into_bytes());
+        command.arg(kind).arg(place(check.key())).arg(&padded(revision.0)[..]);
     }
-    let mut puts = false;
+    for write in touched() {
+        command.arg("T").arg(place(write.key())).arg("");
+    }
     for write in &commit.writes {
-        let key = place(write.key()).to_string().into_bytes();
+        let key = place(write.key());
         match write {
             Write::Put { value, ttl, .. } => {
-                puts = true;
-                let ttl = ttl.length().map_or(Vec::new(), |length| micros(length).into_bytes());
-                operations.extend([b"P".to_vec(), key, ttl, value.to_vec()]);
+                command.arg("P").arg(key);
+                match ttl.length() {
+                    Some(length) => command.arg(micros(length)),
+                    None => command.arg(""),
+                };
+                command.arg(&value[..]);
             }
-            Write::Touch { ttl, .. } => operations.extend([b"T".to_vec(), key, micros(*ttl).into_bytes()]),
-            Write::Delete { .. } => operations.extend([b"D".to_vec(), key]),
+            Write::Touch { ttl, .. } => drop(command.arg("T").arg(key).arg(micros(*ttl))),
+            Write::Delete { .. } => drop(command.arg("D").arg(key)),
         }
-    }
-    command.arg(keys.len() + 3).arg(names.counter()).arg(names.index()).arg(names.expiry());
-    for key in keys {
-        command.arg(names.record(&key.name));
-    }
-    command.arg(terms.floor).arg(terms.channel).arg(group.0).arg(names.length());
-    command.arg(u8::from(terms.mark)).arg(u8::from(puts)).arg(commit.checks.len());
-    for operation in operations {
-        command.arg(operation);
     }
 }
 
-fn micros(ttl: Duration) -> String {
-    u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX).min(TTL_MAX_US).to_string()
+/// What a commit's hint says after its revision: what is put and what is deleted, whether or not it was there.
+fn told(commit: &Commit) -> Vec<u8> {
+    let mut hint = Vec::new();
+    let mut text = |kind: Option<u8>, text: &[u8]| {
+        hint.extend(kind);
+        hint.extend(padded(text.len() as u64));
+        hint.extend(text);
+    };
+    for write in &commit.writes {
+        match write {
+            Write::Put { key, value, .. } => {
+                text(Some(b'P'), &key.name);
+                text(None, value);
+            }
+            Write::Delete { key } => text(Some(b'D'), &key.name),
+            Write::Touch { .. } => {}
+        }
+    }
+    hint
+}
+
+/// As many digits as numbers have here.
+fn padded(mut number: u64) -> [u8; DIGITS] {
+    let mut digits = [b'0'; DIGITS];
+    for digit in digits.iter_mut().rev() {
+        *digit += (number % 10) as u8;
+        number /= 10;
+    }
+    digits
+}
+
+fn micros(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX).min(TTL_MAX_US)
 }
 
 /// What a script said.

@@ -1,116 +1,117 @@
 -- One commit: all writes if all checks hold, else none.
 --
 -- KEYS: counter of the group, its index by name, its index by expiry, then each record once.
--- ARGV: highest revision the caller has seen, channel, group, length of the keys' common beginning, whether a
---       conflict must leave a mark, whether anything is put, number of checks, then the checks
---       (kind, key, revision) and the writes (P key ttl value | T key ttl | D key).
+-- ARGV: highest revision the caller has seen, channel, what a hint says before its revision and after it, where names begin
+--       in keys, whether a conflict must leave a mark, whether anything is put, number of checks, then the checks
+--       (kind, key, revision; what is touched is checked to be there) and the writes (P key ttl value | T key ttl | D key).
 -- A record is a string: created, revision, touches and expiry, 16 digits each, then the value. It is in the
 -- index by name exactly as long as it exists. The index by expiry may be early: who collects looks again.
-local MAX = 9007199254740991
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+--
+-- Calls are what costs: everything is read by one, and all that is put, removed or noted goes by one of each kind.
+local MAX, ZERO = 9007199254740991, '0000000000000000'
+local call, sub, tonumber = redis.call, string.sub, tonumber
 local function digits(number) return string.format('%016.0f', number) end
 
-local packed, live = {}, {}
-local function look(key)
-  if packed[key] == nil then
-    local found = redis.call('GET', KEYS[key])
-    packed[key] = found
-    local expires = found and tonumber(string.sub(found, 49, 64))
-    live[key] = found and (expires == 0 or expires > now) and found
-  end
-  return live[key]
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local stamp = digits(now)
+-- What isn't a string, as the indexes, is answered like what isn't there.
+local packed = call('MGET', unpack(KEYS))
+local live = {}
+for key = 4, #KEYS do
+  local found = packed[key]
+  local expires = found and sub(found, 49, 64)
+  live[key] = found and (expires == ZERO or expires > stamp) and found
 end
 
-local at, holds, found = 8, true, {}
-for _ = 1, tonumber(ARGV[7]) do
-  local kind, key, revision = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2]
+local at, holds, found = 9, true, {}
+for check = 1, tonumber(ARGV[8]) do
+  local kind, record, revision = ARGV[at], live[tonumber(ARGV[at + 1])], ARGV[at + 2]
   at = at + 3
-  local record = look(key)
-  found[#found + 1] = record
+  found[check] = record
   if kind == 'A' then
     holds = holds and not record
   elseif kind == 'C' then
-    holds = holds and record and string.sub(record, 1, 16) == revision
+    holds = holds and record and sub(record, 1, 16) == revision
+  elseif kind == 'R' then
+    holds = holds and record and sub(record, 17, 32) == revision
   else
-    holds = holds and record and string.sub(record, 17, 32) == revision
-  end
-end
-local writes = {}
-while at <= #ARGV do
-  local kind, key = ARGV[at], tonumber(ARGV[at + 1])
-  local record = look(key)
-  if kind == 'P' then
-    writes[#writes + 1] = { kind, key, ARGV[at + 2], ARGV[at + 3] }
-    at = at + 4
-  elseif kind == 'T' then
-    found[#found + 1] = record
     holds = holds and record
-    writes[#writes + 1] = { kind, key, ARGV[at + 2] }
-    at = at + 3
-  else
-    writes[#writes + 1] = { kind, key }
-    at = at + 2
   end
 end
 
-local last = redis.call('GET', KEYS[1])
+local last = packed[1]
 if not holds then
-  if ARGV[5] == '1' and last then
+  if ARGV[6] == '1' and last then
     -- What was found may not be at the replicas yet: waiting for this write is waiting for that too.
     local marked = redis.pcall('SET', KEYS[1], last)
     if marked.err then return marked end
   end
-  return { 'X', digits(now), digits(0), unpack(found) }
+  return { 'X', stamp, ZERO, unpack(found) }
 end
 
-local number = math.max(tonumber(last or '0') + 1, tonumber(ARGV[1]) + 1, now)
+local number = math.max((last or 0) + 1, ARGV[1] + 1, now)
 if number > MAX then return redis.error_reply('EXHAUSTED the revisions are used up') end
 local revision = digits(number)
+
+local sets, named, ending = { KEYS[1], revision }, {}, {}
+local gone, unnamed, unending, touched, witnessed = {}, {}, {}, {}, {}
+while at <= #ARGV do
+  local kind, key = ARGV[at], tonumber(ARGV[at + 1])
+  local before, record, name = packed[key], live[key], sub(KEYS[key], tonumber(ARGV[5]))
+  if kind == 'P' then
+    local ttl, expires = ARGV[at + 2], ZERO
+    if ttl ~= '' then
+      expires = digits(math.min(now + ttl, MAX))
+      ending[#ending + 1] = expires
+      ending[#ending + 1] = name
+    elseif before and sub(before, 49, 64) ~= ZERO then
+      unending[#unending + 1] = name
+    end
+    local header = record and sub(record, 1, 16) .. revision .. sub(record, 33, 48) or revision .. revision .. ZERO
+    sets[#sets + 1] = KEYS[key]
+    sets[#sets + 1] = header .. expires .. ARGV[at + 3]
+    if not before then
+      named[#named + 1] = 0
+      named[#named + 1] = name
+    end
+    at = at + 4
+  elseif kind == 'T' then
+    local expires = tonumber(sub(record, 49, 64))
+    if expires ~= 0 then expires = math.min(math.max(expires, now + ARGV[at + 2]), MAX) end
+    local changed = digits(sub(record, 33, 48) + 1) .. digits(expires)
+    touched[#touched + 1] = { KEYS[key], changed }
+    witnessed[#witnessed + 1] = sub(record, 1, 32) .. changed .. sub(record, 65)
+    at = at + 3
+  else
+    if before then
+      gone[#gone + 1] = KEYS[key]
+      unnamed[#unnamed + 1] = name
+      if sub(before, 49, 64) ~= ZERO then unending[#unending + 1] = name end
+    end
+    witnessed[#witnessed + 1] = record
+    at = at + 2
+  end
+end
+
 -- The first write is the one that Redis may refuse: out of memory, read-only, too few replicas. Its refusal is the
 -- answer, as if the script itself had been refused. What only deletes
 -- or touches begins with a write that needs no memory, and so works when memory is full.
 local first
-if ARGV[6] == '1' then
-  first = redis.pcall('SET', KEYS[1], revision)
+if ARGV[7] == '1' then
+  first = redis.pcall('MSET', unpack(sets))
 else
   first = redis.pcall('PERSIST', KEYS[1])
 end
 if type(first) == 'table' and first.err then return first end
-if ARGV[6] ~= '1' then redis.call('SET', KEYS[1], revision) end
-
-local witnessed, hints = {}, {}
-for _, write in ipairs(writes) do
-  local kind, key = write[1], write[2]
-  local record, name = live[key], string.sub(KEYS[key], tonumber(ARGV[4]) + 1)
-  if kind == 'P' then
-    local expires = 0
-    if write[3] ~= '' then
-      expires = math.min(now + tonumber(write[3]), MAX)
-      redis.call('ZADD', KEYS[3], digits(expires), name)
-    elseif packed[key] and tonumber(string.sub(packed[key], 49, 64)) ~= 0 then
-      redis.call('ZREM', KEYS[3], name)
-    end
-    local created = record and string.sub(record, 1, 16) or revision
-    local touches = record and string.sub(record, 33, 48) or digits(0)
-    redis.call('SET', KEYS[key], created .. revision .. touches .. digits(expires) .. write[4])
-    if not packed[key] then redis.call('ZADD', KEYS[2], 0, name) end
-    hints[#hints + 1] = 'P' .. digits(#name) .. name .. digits(#write[4]) .. write[4]
-  elseif kind == 'T' then
-    local expires = tonumber(string.sub(record, 49, 64))
-    if expires ~= 0 then expires = math.min(math.max(expires, now + tonumber(write[3])), MAX) end
-    local changed = digits(tonumber(string.sub(record, 33, 48)) + 1) .. digits(expires)
-    redis.call('SETRANGE', KEYS[key], 32, changed)
-    witnessed[#witnessed + 1] = string.sub(record, 1, 32) .. changed .. string.sub(record, 65)
-  else
-    if packed[key] then
-      redis.call('DEL', KEYS[key])
-      redis.call('ZREM', KEYS[2], name)
-      redis.call('ZREM', KEYS[3], name)
-    end
-    if record then hints[#hints + 1] = 'D' .. digits(#name) .. name end
-    witnessed[#witnessed + 1] = record
-  end
+if ARGV[7] ~= '1' then call('SET', KEYS[1], revision) end
+for _, touch in ipairs(touched) do call('SETRANGE', touch[1], 32, touch[2]) end
+if #gone > 0 then
+  call('DEL', unpack(gone))
+  call('ZREM', KEYS[2], unpack(unnamed))
 end
-if #hints > 0 then redis.call('PUBLISH', ARGV[2], digits(tonumber(ARGV[3])) .. revision .. table.concat(hints)) end
-return { 'C', digits(now), revision, unpack(witnessed) }
+if #unending > 0 then call('ZREM', KEYS[3], unpack(unending)) end
+if #named > 0 then call('ZADD', KEYS[2], unpack(named)) end
+if #ending > 0 then call('ZADD', KEYS[3], unpack(ending)) end
+if ARGV[4] ~= '' then call('PUBLISH', ARGV[2], ARGV[3] .. revision .. ARGV[4]) end
+return { 'C', stamp, revision, unpack(witnessed) }
