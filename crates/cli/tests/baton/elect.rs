@@ -140,15 +140,20 @@ async fn be_a_leader(url: &str, directory: &Path) {
     let written = log.clone();
     let baton = Baton::connect(url).await.unwrap();
     let gate = EpochGate::open(directory.join("gate")).unwrap();
+    let (wrote, go) = (directory.join("wrote"), directory.join("go"));
     let (kept, keep) = std::sync::mpsc::sync_channel(1);
     let scope =
         baton.election("e").candidate("stopped").ttl(Duration::from_secs(1)).lead(|leader| async move {
             kept.send(leader.clone()).unwrap();
             // A thread that asks nobody: what a process that is stopped in the middle of a step does next.
             std::thread::spawn(move || {
-                while gate.admit(leader.fencing_token()).is_ok() {
+                gate.admit(leader.fencing_token()).unwrap();
+                // It is stopped between two writes: in one, it would keep the gate's file locked for everybody.
+                std::fs::write(wrote, "").unwrap();
+                while !go.exists() {
                     std::thread::sleep(Duration::from_millis(5));
                 }
+                gate.admit(leader.fencing_token()).unwrap_err();
                 written("write refused");
             });
             std::future::pending::<()>().await
@@ -180,7 +185,7 @@ fn a_leader_that_was_stopped_past_its_ttl_finds_its_scope_cancelled_and_its_writ
     command.env("LEADER_URL", &server.url).env("LEADER_DIRECTORY", &directory);
     let stopped = Running::start(&mut command);
     let gate = EpochGate::open(directory.join("gate")).unwrap();
-    eventually("it writes", || gate.highest().unwrap().is_some());
+    eventually("it writes", || directory.join("wrote").exists());
     let old = gate.highest().unwrap().unwrap();
 
     stopped.signal(Signal::STOP);
@@ -191,6 +196,7 @@ fn a_leader_that_was_stopped_past_its_ttl_finds_its_scope_cancelled_and_its_writ
     let log = || std::fs::read_to_string(directory.join("log")).unwrap();
     assert_eq!(log(), "campaigning\n", "it stands still");
 
+    std::fs::write(directory.join("go"), "").unwrap();
     stopped.signal(Signal::CONT);
     eventually("its write is refused", || log().contains("write refused"));
     eventually("its scope is cancelled", || log().contains("cancelled"));

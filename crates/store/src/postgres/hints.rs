@@ -173,10 +173,9 @@ async fn hear_others(
         if missed.swap(false, Ordering::AcqRel) {
             changes.push(Change::Lost);
         }
-        if hints.hub.is_watched() {
+        if hints.hub.is_watched() && notice::teller(&payload) != Some(node) {
             // A message that isn't understood comes from a newer node: something has changed.
             match notice::decode(&payload) {
-                Some((from, _)) if from == node => {}
                 Some((_, hints)) => changes.extend(complete(hints, pool).await),
                 None => changes.push(Change::Lost),
             }
