@@ -23,8 +23,8 @@ const CONNECT_MAX: Duration = Duration::from_millis(500);
 /// etcd ends connections that ask more often than each 5 s whether it is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(3);
-/// The largest answer: a conflict may show 64 records of 512 KiB.
-pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The largest answer: a batch of conflicts may show a record of 512 KiB under each of its keys.
+pub(super) const ANSWER_BYTES_MAX: usize = 128 << 20;
 
 pub(super) const TXN: &str = "/etcdserverpb.KV/Txn";
 pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
@@ -35,7 +35,7 @@ pub(super) const WATCH: &str = "/etcdserverpb.Watch/Watch";
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 
 /// Why a call has no answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Failure {
     /// No member got it.
     Unsent(String),

@@ -25,6 +25,11 @@ pub(super) fn looked_at(commit: &Commit) -> Vec<Key> {
     keys
 }
 
+/// All keys of a commit, some perhaps twice.
+pub(super) fn named(commit: &Commit) -> Vec<Key> {
+    commit.checks.iter().map(Check::key).chain(commit.writes.iter().map(Write::key)).cloned().collect()
+}
+
 /// The keys that a conflict shows: one for each check, then one for each Touch.
 pub(super) fn shown(commit: &Commit) -> impl Iterator<Item = &Key> {
     let touched = commit.writes.iter().filter(|write| matches!(write, Write::Touch { .. })).map(Write::key);
@@ -46,23 +51,19 @@ pub(super) fn holds(commit: &Commit, known: &Known) -> bool {
 /// The transaction, and what each Touch will have made of its record but for its revision.
 pub(super) struct Plan {
     pub txn: TxnRequest,
+    /// Whether it puts something. What doesn't needs a mark, so that it has a revision, and isn't taken for an expiry
+    /// by who watches.
+    pub puts: bool,
     pub touched: HashMap<Key, Stored>,
 }
 
-/// `leases` has one for each write that needs one; `known` has everything touched. With `marked`, a commit that
-/// puts nothing puts a mark, so that it has a revision of its own, and isn't taken for an expiry by who watches.
-pub(super) fn plan(
-    keys: &Keys,
-    commit: &Commit,
-    known: &Known,
-    leases: &HashMap<Key, Lease>,
-    marked: bool,
-) -> Plan {
+/// `leases` has one for each write that needs one; `known` has everything touched.
+pub(super) fn plan(keys: &Keys, commit: &Commit, known: &Known, leases: &HashMap<Key, Lease>) -> Plan {
     let mut compare = Vec::new();
     for check in &commit.checks {
         checked(keys, check, known, &mut compare);
     }
-    let (mut success, mut touched) = (Vec::with_capacity(commit.writes.len() + 1), HashMap::new());
+    let (mut success, mut touched) = (Vec::with_capacity(commit.writes.len()), HashMap::new());
     let mut puts = false;
     for write in &commit.writes {
         let key = keys.encode(write.key());
@@ -87,12 +88,9 @@ pub(super) fn plan(
             }
         });
     }
-    if marked && !puts {
-        success.push(Request::Put(PutRequest { key: keys.mark(), ..PutRequest::default() }));
-    }
     let failure = looked_at(commit).iter().map(|key| range(keys, key, 0)).collect();
     let success = success.into_iter().map(RequestOp::from).collect();
-    Plan { txn: TxnRequest { compare, success, failure }, touched }
+    Plan { txn: TxnRequest { compare, success, failure }, puts, touched }
 }
 
 /// Reads one record.
