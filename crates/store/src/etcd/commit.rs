@@ -1,14 +1,14 @@
 //! The commit: leases where they are needed, then one transaction; another one if a guess was wrong. Who else needs a
 //! lease or has a transaction at the same time shares them: see `lease` and `group`.
 
-use super::{COMMITS_MAX, Etcd};
 use super::client::{CALL_MAX, Failure, LEASE_LEFT, TXN};
 use super::lease::{Lease, now, seconds};
-use super::plan::{Known, Plan, holds, looked_at, named, plan, range, shown};
+use super::plan::{Known, Plan, holds, looked_at, plan, range, shown, touched};
 use super::value::Stored;
 use super::wire::{
     LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, Response, ResponseOp, TxnRequest, TxnResponse,
 };
+use super::{COMMITS_MAX, Etcd};
 use crate::contract::{Reason, StoreError};
 use crate::valid::validate;
 use baton_core::{Commit, Key, Outcome, Revision, Ttl, Write};
@@ -44,7 +44,7 @@ impl Etcd {
             let mut planned = plan(&self.keys, &commit, &known, &leases);
             let (txn, puts) = (std::mem::take(&mut planned.txn), planned.puts);
             let answer = if marked {
-                self.group.decide(txn, puts, named(&commit), until).await
+                self.group.decide(txn, puts, touched(&commit), until).await
             } else {
                 self.client.once(TXN, &txn, until).await
             };

@@ -2,8 +2,8 @@
 //! its own compares, its own writes and its own answer.
 //!
 //! A few batches are under way at a time. Who comes meanwhile waits, and goes with the next one; who comes alone goes at
-//! once, and as it is. Nobody in a batch looks at or writes a key that another one looks at or writes, so each is
-//! decided as if alone. All of a batch have one revision: within a key, revisions still only grow and never repeat.
+//! once, and as it is. Nobody in a batch writes a key that another one looks at or writes, so each is decided as if
+//! alone. All of a batch have one revision: within a key, revisions still only grow and never repeat.
 //!
 //! Should etcd refuse a batch, nothing of it has happened, and what need not be everybody's fault is sent one by one.
 //! A batch without an answer is unknown for everyone in it.
@@ -13,7 +13,7 @@ use super::wire::{PutRequest, Request, RequestOp, Response, TxnRequest, TxnRespo
 use crate::contract::Reason;
 use baton_core::Key;
 use prost::Message;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -32,16 +32,44 @@ pub(super) const BATCH_KEYS_MAX: usize = 240;
 /// A transaction, and who wants to know what becomes of it.
 struct Asked {
     txn: TxnRequest,
-    /// Whether it puts something: what doesn't is given a mark to put.
+    caller: Caller,
+}
+
+struct Caller {
+    /// Whether the transaction puts something: what doesn't is given a mark to put.
     puts: bool,
     until: Instant,
     answer: oneshot::Sender<Result<TxnResponse, Failure>>,
 }
 
+/// The keys of a transaction.
+#[derive(Default)]
+pub(super) struct Touched {
+    /// Those that it only looks at.
+    pub read: Vec<Key>,
+    pub written: Vec<Key>,
+}
+
+/// Keys that are taken, and whether somebody writes them.
+#[derive(Default)]
+struct Held(HashMap<Key, bool>);
+
+impl Held {
+    fn admits(&self, keys: &Touched) -> bool {
+        keys.read.iter().all(|key| self.0.get(key) != Some(&true))
+            && keys.written.iter().all(|key| !self.0.contains_key(key))
+    }
+
+    fn hold(&mut self, keys: Touched) {
+        self.0.extend(keys.read.into_iter().map(|key| (key, false)));
+        self.0.extend(keys.written.into_iter().map(|key| (key, true)));
+    }
+}
+
 /// One whose turn comes.
 struct Waiting {
     number: u64,
-    keys: Vec<Key>,
+    keys: Touched,
     bytes: usize,
     asked: Asked,
 }
@@ -67,17 +95,17 @@ impl Group {
         Self { client, mark, line: Mutex::default() }
     }
 
-    /// Waits until a transaction is decided. `keys` has all that it looks at or writes, `puts` whether it puts any.
+    /// Waits until a transaction is decided. `puts` says whether it puts any of its keys.
     pub async fn decide(
         self: &Arc<Self>,
         txn: TxnRequest,
         puts: bool,
-        keys: Vec<Key>,
+        keys: Touched,
         until: Instant,
     ) -> Result<TxnResponse, Failure> {
         let (answer, answered) = oneshot::channel();
         let bytes = txn.encoded_len();
-        let asked = Asked { txn, puts, until, answer };
+        let asked = Asked { txn, caller: Caller { puts, until, answer } };
         let (number, batch) = self.line.lock().expect("no panic while held").join(keys, bytes, asked);
         if !batch.is_empty() {
             tokio::spawn(self.clone().serve(batch));
@@ -103,45 +131,50 @@ impl Group {
     /// Sends a batch, and answers everyone in it.
     async fn send(&self, batch: Vec<Asked>) {
         let batch = match <[Asked; 1]>::try_from(batch) {
-            Ok([alone]) => return self.send_alone(alone).await,
+            Ok([Asked { txn, caller }]) => return self.send_alone(txn, caller).await,
             Err(batch) => batch,
         };
-        let until = batch.iter().map(|asked| asked.until).max().unwrap_or_else(Instant::now);
-        let inside = |asked: &Asked| RequestOp::from(Request::Txn(asked.txn.clone()));
+        let until = batch.iter().map(|asked| asked.caller.until).max().unwrap_or_else(Instant::now);
+        let (mut success, callers): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .map(|Asked { txn, caller }| (RequestOp::from(Request::Txn(txn)), caller))
+            .unzip();
         // The mark makes a revision where nobody puts anything. And etcd sees by it that the whole takes space: it
         // doesn't look at what is inside.
-        let success = batch.iter().map(inside).chain([self.put_mark()]).collect();
+        success.push(self.put_mark());
         let whole = TxnRequest { success, ..TxnRequest::default() };
         let answered: Result<TxnResponse, _> = self.client.once(TXN, &whole, until).await;
         match answered {
             Ok(TxnResponse { header, responses, .. }) => {
                 let mut responses = responses.into_iter();
-                for asked in batch {
+                for caller in callers {
                     let own = match responses.next().and_then(|response| response.response) {
                         Some(Response::Txn(own)) => Ok(TxnResponse { header, ..own }),
                         _ => Err(Failure::Unknown("etcd said nothing of it".into())),
                     };
-                    asked.answer.send(own).ok();
+                    caller.answer.send(own).ok();
                 }
             }
             Err(failure) if is_about_one(&failure) => {
-                for asked in batch {
-                    self.send_alone(asked).await;
+                for (operation, caller) in whole.success.into_iter().zip(callers) {
+                    if let Some(Request::Txn(txn)) = operation.request {
+                        self.send_alone(txn, caller).await;
+                    }
                 }
             }
             Err(failure) => {
-                for asked in batch {
-                    asked.answer.send(Err(failure.clone())).ok();
+                for caller in callers {
+                    caller.answer.send(Err(failure.clone())).ok();
                 }
             }
         }
     }
 
-    async fn send_alone(&self, mut asked: Asked) {
-        if !asked.puts {
-            asked.txn.success.push(self.put_mark());
+    async fn send_alone(&self, mut txn: TxnRequest, caller: Caller) {
+        if !caller.puts {
+            txn.success.push(self.put_mark());
         }
-        asked.answer.send(self.client.once(TXN, &asked.txn, asked.until).await).ok();
+        caller.answer.send(self.client.once(TXN, &txn, caller.until).await).ok();
     }
 
     fn put_mark(&self) -> RequestOp {
@@ -151,7 +184,7 @@ impl Group {
 
 impl Line {
     /// Gives its number, and the batch that is to be sent now because of it, if there is a lane for one.
-    fn join(&mut self, keys: Vec<Key>, bytes: usize, asked: Asked) -> (u64, Vec<Asked>) {
+    fn join(&mut self, keys: Touched, bytes: usize, asked: Asked) -> (u64, Vec<Asked>) {
         self.numbers += 1;
         self.waiting.push_back(Waiting { number: self.numbers, keys, bytes, asked });
         if self.lanes >= LANES {
@@ -177,29 +210,30 @@ impl Line {
         self.waiting.len() < before
     }
 
-    /// The first that wait and have no key in common.
+    /// The first that wait and don't write each other's keys.
     fn take(&mut self) -> Vec<Asked> {
         let (mut taken, mut bytes, mut deepest) = (Vec::new(), 0, 0);
-        let (mut held, mut left) = (HashSet::new(), VecDeque::new());
+        let (mut held, mut shown, mut left) = (Held::default(), 0, VecDeque::new());
         while let Some(next) = self.waiting.pop_front() {
-            if next.asked.answer.is_closed() {
+            if next.asked.caller.answer.is_closed() {
                 // Its caller has gone before it was sent.
                 continue;
             }
             let operations = depth(&next.asked.txn).max(deepest);
+            let keys = next.keys.read.len() + next.keys.written.len();
             let is_too_much = taken.len() >= BATCH_MAX
                 // The mark is one more.
                 || taken.len() + 2 + operations > OPERATIONS_MAX
                 || bytes + next.bytes > BATCH_BYTES_MAX
-                || held.len() + next.keys.len() > BATCH_KEYS_MAX;
+                || shown + keys > BATCH_KEYS_MAX;
             if is_too_much && !taken.is_empty() {
                 left.push_back(next);
                 left.append(&mut self.waiting);
-            } else if next.keys.iter().any(|key| held.contains(key)) {
+            } else if !held.admits(&next.keys) {
                 left.push_back(next);
             } else {
-                (bytes, deepest) = (bytes + next.bytes, operations);
-                held.extend(next.keys);
+                (bytes, deepest, shown) = (bytes + next.bytes, operations, shown + keys);
+                held.hold(next.keys);
                 taken.push(next.asked);
             }
         }
@@ -229,8 +263,15 @@ mod tests {
     fn wait(line: &mut Line, names: &[&str], operations: usize, bytes: usize) -> Answered {
         let (answer, answered) = oneshot::channel();
         let txn = TxnRequest { success: vec![RequestOp::default(); operations], ..TxnRequest::default() };
-        let keys = names.iter().map(|name| Key::new(Part(1), name.as_bytes())).collect();
-        let asked = Asked { txn, puts: true, until: Instant::now(), answer };
+        // A name that begins with ? is only looked at.
+        let (mut keys, named) = (Touched::default(), |name: &str| Key::new(Part(1), name.as_bytes()));
+        for name in names {
+            match name.strip_prefix('?') {
+                Some(name) => keys.read.push(named(name)),
+                None => keys.written.push(named(name)),
+            }
+        }
+        let asked = Asked { txn, caller: Caller { puts: true, until: Instant::now(), answer } };
         let lanes = std::mem::replace(&mut line.lanes, LANES);
         assert!(line.join(keys, bytes, asked).1.is_empty());
         line.lanes = lanes;
@@ -247,14 +288,14 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_a_key_goes_in_another_batch_and_keeps_its_turn() {
+    fn who_writes_what_others_look_at_goes_in_another_batch_and_keeps_its_turn() {
         let mut line = Line::default();
         // Told apart by their sizes.
-        let names = [&["a", "x"][..], &["b"], &["x"], &["c"], &["a"], &["x", "b"]];
+        let names = [&["a", "x"][..], &["b", "?e"], &["x"], &["c", "?e"], &["a", "?x"], &["x", "b"]];
         let _callers: Vec<_> =
             names.iter().enumerate().map(|(number, names)| wait(&mut line, names, number, 1)).collect();
         let mut next = || line.take().iter().map(|asked| asked.txn.success.len()).collect::<Vec<_>>();
-        assert_eq!([next(), next(), next(), next()], [vec![0, 1, 3], vec![2, 4], vec![5], vec![]]);
+        assert_eq!([next(), next(), next(), next()], [vec![0, 1, 3], vec![2], vec![4], vec![5]]);
     }
 
     #[test]
@@ -268,7 +309,11 @@ mod tests {
         assert_eq!(taken(&mut line), [1, 1, 1]);
         let names: Vec<_> = (0..BATCH_KEYS_MAX).map(|name| name.to_string()).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
-        let _wide = [wait(&mut line, &names[1..], 1, 1), wait(&mut line, &["x"], 1, 1), wait(&mut line, &["y"], 1, 1)];
+        let _wide = [
+            wait(&mut line, &names[1..], 1, 1),
+            wait(&mut line, &["x"], 1, 1),
+            wait(&mut line, &["y"], 1, 1),
+        ];
         assert_eq!(taken(&mut line), [2, 1]);
         let _too_large = wait(&mut line, &["a"], OPERATIONS_MAX, BATCH_BYTES_MAX + 1);
         assert_eq!(taken(&mut line), [1], "alone it goes");
@@ -288,8 +333,10 @@ mod tests {
         let mut line = Line::default();
         let join = |line: &mut Line, name: &str| {
             let (answer, answered) = oneshot::channel();
-            let asked = Asked { txn: TxnRequest::default(), puts: true, until: Instant::now(), answer };
-            (line.join(vec![Key::new(Part(1), name.as_bytes())], 1, asked).1.len(), answered)
+            let caller = Caller { puts: true, until: Instant::now(), answer };
+            let asked = Asked { txn: TxnRequest::default(), caller };
+            let written = vec![Key::new(Part(1), name.as_bytes())];
+            (line.join(Touched { written, ..Touched::default() }, 1, asked).1.len(), answered)
         };
         let callers: Vec<_> = (0..LANES + 3).map(|name| join(&mut line, &name.to_string())).collect();
         let sent: Vec<_> = callers.iter().map(|(sent, _)| *sent).collect();

@@ -3,6 +3,7 @@
 //! What isn't known is guessed: a wrong guess makes the transaction show what is there instead, and the next one
 //! knows. So the compares here are at least as strict as the checks, and never less.
 
+use super::group::Touched;
 use super::keys::Keys;
 use super::lease::Lease;
 use super::value::{Meta, Stored, TOUCHED_ONCE, TOUCHED_SINCE};
@@ -25,9 +26,11 @@ pub(super) fn looked_at(commit: &Commit) -> Vec<Key> {
     keys
 }
 
-/// All keys of a commit, some perhaps twice.
-pub(super) fn named(commit: &Commit) -> Vec<Key> {
-    commit.checks.iter().map(Check::key).chain(commit.writes.iter().map(Write::key)).cloned().collect()
+/// All keys of a commit.
+pub(super) fn touched(commit: &Commit) -> Touched {
+    let written: Vec<_> = commit.writes.iter().map(|write| write.key().clone()).collect();
+    let read = commit.checks.iter().map(Check::key).filter(|key| !written.contains(key)).cloned().collect();
+    Touched { read, written }
 }
 
 /// The keys that a conflict shows: one for each check, then one for each Touch.
@@ -88,9 +91,16 @@ pub(super) fn plan(keys: &Keys, commit: &Commit, known: &Known, leases: &HashMap
             }
         });
     }
+    // A check and a write may want to know the same of a key.
+    let mut distinct: Vec<Compare> = Vec::with_capacity(compare.len());
+    for one in compare {
+        if !distinct.contains(&one) {
+            distinct.push(one);
+        }
+    }
     let failure = looked_at(commit).iter().map(|key| range(keys, key, 0)).collect();
     let success = success.into_iter().map(RequestOp::from).collect();
-    Plan { txn: TxnRequest { compare, success, failure }, puts, touched }
+    Plan { txn: TxnRequest { compare: distinct, success, failure }, puts, touched }
 }
 
 /// Reads one record.
