@@ -4,16 +4,19 @@
 //! - `url`: from a URL to where and how to connect
 //! - `wire`, `client`: the few messages that are used; calls with deadlines, and how failures are sorted
 //! - `keys`, `value`: a record as a key and a value of etcd
-//! - `lease`: times to live
+//! - `lease`, `tally`: times to live; how many records have one in common
 //! - `plan`, `commit`: a commit as a transaction; what is not known is guessed, and read when the guess was wrong
+//! - `group`: transactions that come together go together
 //! - `follow`: hints, from one watch
 //!
 //! # Promises
 //! - A commit is one transaction of etcd, after the lease it needs was granted: at most two round trips, one more
-//!   for each wrong guess, all within one deadline.
-//! - Revisions are etcd's, which only grow. A commit that changes nothing puts a mark, to have one of its own.
-//! - etcd's leader decides expiry. No lease is granted before the call that needs it; what may live longer
-//!   (`AtLeast`) may share one.
+//!   for each wrong guess, all within one deadline. Nobody waits for company, but who comes while others are under way
+//!   goes together with who else does.
+//! - Revisions are etcd's, which only grow. A commit that changes nothing puts a mark, to have one. Commits without a
+//!   key in common may have the same.
+//! - etcd's leader decides expiry. No lease is granted before the call that needs it. Calls that come together may share
+//!   one: it ends for all of them at the time that they asked for. What may live longer (`AtLeast`) may join later.
 //! - `now`, and what is left of a time to live, are by nodes' wall clocks: etcd's answers carry no time.
 
 #[path = "etcd/client.rs"]
@@ -22,12 +25,16 @@ mod client;
 mod commit;
 #[path = "etcd/follow.rs"]
 mod follow;
+#[path = "etcd/group.rs"]
+mod group;
 #[path = "etcd/keys.rs"]
 mod keys;
 #[path = "etcd/lease.rs"]
 mod lease;
 #[path = "etcd/plan.rs"]
 mod plan;
+#[path = "etcd/tally.rs"]
+mod tally;
 #[path = "etcd/url.rs"]
 mod url;
 #[path = "etcd/value.rs"]
@@ -41,10 +48,12 @@ use crate::watch::{Hub, Watch};
 use baton_core::{Bytes, Commit, Key, Outcome};
 use client::{CALL_MAX, Client, Failure, RANGE, TXN};
 use follow::Follower;
+use group::Group;
 use keys::{Keys, after_prefix};
 use lease::{Leases, now};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use value::Stored;
@@ -52,11 +61,15 @@ use wire::{KeyValue, RangeRequest, RangeResponse, TxnRequest, TxnResponse};
 
 /// etcd takes at most 128 operations in a transaction.
 const READ_MAX: usize = 128;
+/// Commits under way, with those that wait for others; more are refused, because they could not be answered in time.
+const COMMITS_MAX: usize = 4096;
 
 struct Etcd {
     client: Arc<Client>,
     keys: Keys,
-    leases: Leases,
+    leases: Arc<Leases>,
+    group: Arc<Group>,
+    commits: Semaphore,
     hub: Arc<Hub>,
     expirations: Arc<Hub>,
     members: usize,
@@ -82,9 +95,10 @@ pub(super) async fn open(url: &str) -> Result<Arc<dyn Store>, OpenStoreError> {
         next,
     };
     let follower = tokio::spawn(follower.run());
-    let leases = Leases::new(client.clone());
-    let members = target.endpoints.len();
-    Ok(Arc::new(Etcd { client, keys, leases, hub, expirations, members, follower }))
+    let leases = Arc::new(Leases::new(client.clone()));
+    let group = Arc::new(Group::new(client.clone(), keys.mark()));
+    let (commits, members) = (Semaphore::new(COMMITS_MAX), target.endpoints.len());
+    Ok(Arc::new(Etcd { client, keys, leases, group, commits, hub, expirations, members, follower }))
 }
 
 impl Etcd {

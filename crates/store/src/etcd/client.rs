@@ -3,17 +3,21 @@
 use super::url::Target;
 use super::wire::{AuthenticateRequest, AuthenticateResponse};
 use crate::contract::{Reason, StoreError};
+use prost::Message;
+use prost::bytes::{BufMut, Bytes};
 use std::error::Error;
+use std::marker::PhantomData;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::client::Grpc;
+use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, ConnectError, Status};
-use tonic_prost::ProstCodec;
+use tonic_prost::{ProstCodec, ProstDecoder};
 
 /// How long a call of the store may take, with all it asks of etcd: less than callers wait.
 pub(super) const CALL_MAX: Duration = Duration::from_millis(1500);
@@ -23,8 +27,8 @@ const CONNECT_MAX: Duration = Duration::from_millis(500);
 /// etcd ends connections that ask more often than each 5 s whether it is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(3);
-/// The largest answer: a conflict may show 64 records of 512 KiB.
-pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The largest answer: a batch of conflicts may show a record of 512 KiB under each of its keys.
+pub(super) const ANSWER_BYTES_MAX: usize = 128 << 20;
 
 pub(super) const TXN: &str = "/etcdserverpb.KV/Txn";
 pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
@@ -35,7 +39,7 @@ pub(super) const WATCH: &str = "/etcdserverpb.Watch/Watch";
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 
 /// Why a call has no answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Failure {
     /// No member got it.
     Unsent(String),
@@ -107,7 +111,7 @@ impl Client {
     /// Asks what writes: goes on to the next member only if the one before didn't get it.
     pub async fn once<A, B>(&self, path: &'static str, asked: &A, until: Instant) -> Result<B, Failure>
     where
-        A: prost::Message + Default + Clone + 'static,
+        A: prost::Message,
         B: prost::Message + Default + 'static,
     {
         self.ask(path, asked, until, false).await
@@ -116,7 +120,7 @@ impl Client {
     /// Asks what has no effect on records: may be asked of several members.
     pub async fn again<A, B>(&self, path: &'static str, asked: &A, until: Instant) -> Result<B, Failure>
     where
-        A: prost::Message + Default + Clone + 'static,
+        A: prost::Message,
         B: prost::Message + Default + 'static,
     {
         self.ask(path, asked, until, true).await
@@ -130,9 +134,10 @@ impl Client {
         repeat: bool,
     ) -> Result<B, Failure>
     where
-        A: prost::Message + Default + Clone + 'static,
+        A: prost::Message,
         B: prost::Message + Default + 'static,
     {
+        let asked = Bytes::from(asked.encode_to_vec());
         let mut authenticated = false;
         let mut tries = self.members.len();
         loop {
@@ -167,16 +172,15 @@ impl Client {
         }
     }
 
-    async fn call<A, B>(
+    async fn call<B>(
         &self,
         at: usize,
         path: &'static str,
-        asked: A,
+        asked: Bytes,
         token: Option<MetadataValue<Ascii>>,
         until: Instant,
     ) -> Result<B, Status>
     where
-        A: prost::Message + Default + 'static,
         B: prost::Message + Default + 'static,
     {
         let mut grpc = Grpc::new(self.members[at].clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
@@ -186,7 +190,7 @@ impl Client {
         }
         let answer = async {
             grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
-            grpc.unary(request, PathAndQuery::from_static(path), ProstCodec::<A, B>::default()).await
+            grpc.unary(request, PathAndQuery::from_static(path), Encoded::default()).await
         };
         match tokio::time::timeout_at(until, answer).await {
             Ok(answer) => Ok(answer?.into_inner()),
@@ -226,7 +230,7 @@ impl Client {
 
     async fn authenticate(&self, at: usize, until: Instant) -> Result<(), Failure> {
         let Some((name, password)) = self.user.clone() else { return Ok(()) };
-        let asked = AuthenticateRequest { name, password };
+        let asked = Bytes::from(AuthenticateRequest { name, password }.encode_to_vec());
         // Nothing that matters was sent yet, whatever becomes of this.
         let unsent = |status: Status| match sort(&status) {
             Failure::Refused(reason, detail) => Failure::Refused(reason, detail),
@@ -244,6 +248,42 @@ impl Client {
         let mut token: MetadataValue<Ascii> = answer.token.parse().map_err(unreadable)?;
         token.set_sensitive(true);
         *self.token.write().expect("no panic while held") = Some(token);
+        Ok(())
+    }
+}
+
+/// Sends what is encoded already, so that another member can be asked the same without a copy of it.
+struct Encoded<B>(PhantomData<B>);
+
+impl<B> Default for Encoded<B> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<B: prost::Message + Default + 'static> Codec for Encoded<B> {
+    type Encode = Bytes;
+    type Decode = B;
+    type Encoder = AsItIs;
+    type Decoder = ProstDecoder<B>;
+
+    fn encoder(&mut self) -> AsItIs {
+        AsItIs
+    }
+
+    fn decoder(&mut self) -> ProstDecoder<B> {
+        ProstCodec::<B, B>::raw_decoder(BufferSettings::default())
+    }
+}
+
+struct AsItIs;
+
+impl Encoder for AsItIs {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, item: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(item);
         Ok(())
     }
 }

@@ -1,13 +1,14 @@
-//! The commit: leases where they are needed, then one transaction; another one if a guess was wrong.
+//! The commit: leases where they are needed, then one transaction; another one if a guess was wrong. Who else needs a
+//! lease or has a transaction at the same time shares them: see `lease` and `group`.
 
-use super::Etcd;
 use super::client::{CALL_MAX, Failure, LEASE_LEFT, TXN};
 use super::lease::{Lease, now, seconds};
-use super::plan::{Known, Plan, holds, looked_at, plan, range, shown};
+use super::plan::{Known, Plan, holds, looked_at, plan, range, shown, touched};
 use super::value::Stored;
 use super::wire::{
     LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, Response, ResponseOp, TxnRequest, TxnResponse,
 };
+use super::{COMMITS_MAX, Etcd};
 use crate::contract::{Reason, StoreError};
 use crate::valid::validate;
 use baton_core::{Commit, Key, Outcome, Revision, Ttl, Write};
@@ -17,6 +18,10 @@ use tokio::time::Instant;
 impl Etcd {
     pub(super) async fn commit_once(&self, commit: Commit) -> Result<Outcome, StoreError> {
         validate(&commit)?;
+        let Ok(_under_way) = self.commits.try_acquire() else {
+            let detail = format!("{COMMITS_MAX} commits are under way already");
+            return Err(StoreError::NotApplied { reason: Reason::Unavailable, detail });
+        };
         let until = Instant::now() + CALL_MAX;
         let touches = commit.writes.iter().any(|write| matches!(write, Write::Touch { .. }));
         // A Touch writes what is there: it must be read. The leases are granted meanwhile.
@@ -31,9 +36,19 @@ impl Etcd {
         }
         let mut marked = true;
         loop {
+            if is_newer(&commit, &known, &exact) {
+                self.unused(&exact, &HashMap::new());
+                exact = self.exact(&commit, until).await.map_err(Failure::of_read)?;
+            }
             let leases = self.leases(&commit, &known, &exact, until).await.map_err(Failure::of_read)?;
-            let planned = plan(&self.keys, &commit, &known, &leases, marked);
-            let answer: TxnResponse = match self.client.once(TXN, &planned.txn, until).await {
+            let mut planned = plan(&self.keys, &commit, &known, &leases);
+            let (txn, puts) = (std::mem::take(&mut planned.txn), planned.puts);
+            let answer = if marked {
+                self.group.decide(txn, puts, touched(&commit), until).await
+            } else {
+                self.client.once(TXN, &txn, until).await
+            };
+            let answer = match answer {
                 Ok(answer) => answer,
                 Err(Failure::LeaseGone) if Instant::now() < until => {
                     self.leases.forget();
@@ -41,6 +56,7 @@ impl Etcd {
                     if touches {
                         known = self.known(&commit, until).await.map_err(Failure::of_read)?;
                         if !holds(&commit, &known) {
+                            self.unused(&exact, &HashMap::new());
                             return Ok(conflict(&commit, &known));
                         }
                     }
@@ -97,7 +113,7 @@ impl Etcd {
                 Write::Put { .. } | Write::Delete { .. } => continue,
             };
             if let Some(lease) = exact.get_mut(&length) {
-                *lease = Lease { shared: true, ..*lease };
+                self.leases.begin_with(lease);
             } else {
                 exact.insert(length, self.leases.begin(length, until).await?);
             }
@@ -135,8 +151,8 @@ impl Etcd {
         Ok(leases)
     }
 
-    /// Whether `lease` ends after the one that the record is under. What is left of a lease is never more than what
-    /// was granted: only a shorter one has to ask.
+    /// Whether `lease`, which is the newer one, ends after the one that the record is under. What is left of a lease is
+    /// never more than what was granted: only a shorter one has to ask.
     async fn extends(&self, lease: Lease, stored: &Stored, until: Instant) -> Result<bool, Failure> {
         if lease.seconds >= stored.meta.seconds {
             return Ok(true);
@@ -149,7 +165,7 @@ impl Etcd {
     /// Gives back what was granted and isn't used.
     fn unused(&self, exact: &HashMap<u32, Lease>, used: &HashMap<Key, Lease>) {
         for lease in exact.values().filter(|lease| !used.values().any(|used| used.id == lease.id)) {
-            self.leases.revoke(lease.id);
+            self.leases.end(lease.id, !lease.shared);
         }
     }
 
@@ -181,12 +197,22 @@ impl Etcd {
                 }
                 _ => None,
             };
-            if let Some(before) = before.filter(|before| before.lease != 0 && before.meta.own) {
-                self.leases.revoke(before.lease);
+            if let Some(before) = before.filter(|before| before.lease != 0) {
+                self.leases.end(before.lease, before.meta.own);
             }
         }
         Ok(Outcome::Committed { revision: Revision(revision), now, witnessed })
     }
+}
+
+/// Whether something that is touched was changed after our leases were granted: its own may be newer than ours, and end
+/// later.
+fn is_newer(commit: &Commit, known: &Known, exact: &HashMap<u32, Lease>) -> bool {
+    commit.writes.iter().any(|write| {
+        let Write::Touch { key, ttl } = write else { return false };
+        let (stored, lease) = (known.get(key).and_then(Option::as_ref), exact.get(&seconds(*ttl)));
+        stored.zip(lease).is_some_and(|(stored, lease)| stored.modified > lease.since)
+    })
 }
 
 fn only_deletes(commit: &Commit) -> bool {

@@ -3,6 +3,7 @@
 //! What isn't known is guessed: a wrong guess makes the transaction show what is there instead, and the next one
 //! knows. So the compares here are at least as strict as the checks, and never less.
 
+use super::group::Touched;
 use super::keys::Keys;
 use super::lease::Lease;
 use super::value::{Meta, Stored, TOUCHED_ONCE, TOUCHED_SINCE};
@@ -23,6 +24,13 @@ pub(super) fn looked_at(commit: &Commit) -> Vec<Key> {
     keys.sort_unstable();
     keys.dedup();
     keys
+}
+
+/// All keys of a commit.
+pub(super) fn touched(commit: &Commit) -> Touched {
+    let written: Vec<_> = commit.writes.iter().map(|write| write.key().clone()).collect();
+    let read = commit.checks.iter().map(Check::key).filter(|key| !written.contains(key)).cloned().collect();
+    Touched { read, written }
 }
 
 /// The keys that a conflict shows: one for each check, then one for each Touch.
@@ -46,23 +54,19 @@ pub(super) fn holds(commit: &Commit, known: &Known) -> bool {
 /// The transaction, and what each Touch will have made of its record but for its revision.
 pub(super) struct Plan {
     pub txn: TxnRequest,
+    /// Whether it puts something. What doesn't needs a mark, so that it has a revision, and isn't taken for an expiry
+    /// by who watches.
+    pub puts: bool,
     pub touched: HashMap<Key, Stored>,
 }
 
-/// `leases` has one for each write that needs one; `known` has everything touched. With `marked`, a commit that
-/// puts nothing puts a mark, so that it has a revision of its own, and isn't taken for an expiry by who watches.
-pub(super) fn plan(
-    keys: &Keys,
-    commit: &Commit,
-    known: &Known,
-    leases: &HashMap<Key, Lease>,
-    marked: bool,
-) -> Plan {
+/// `leases` has one for each write that needs one; `known` has everything touched.
+pub(super) fn plan(keys: &Keys, commit: &Commit, known: &Known, leases: &HashMap<Key, Lease>) -> Plan {
     let mut compare = Vec::new();
     for check in &commit.checks {
         checked(keys, check, known, &mut compare);
     }
-    let (mut success, mut touched) = (Vec::with_capacity(commit.writes.len() + 1), HashMap::new());
+    let (mut success, mut touched) = (Vec::with_capacity(commit.writes.len()), HashMap::new());
     let mut puts = false;
     for write in &commit.writes {
         let key = keys.encode(write.key());
@@ -87,12 +91,16 @@ pub(super) fn plan(
             }
         });
     }
-    if marked && !puts {
-        success.push(Request::Put(PutRequest { key: keys.mark(), ..PutRequest::default() }));
+    // A check and a write may want to know the same of a key.
+    let mut distinct: Vec<Compare> = Vec::with_capacity(compare.len());
+    for one in compare {
+        if !distinct.contains(&one) {
+            distinct.push(one);
+        }
     }
     let failure = looked_at(commit).iter().map(|key| range(keys, key, 0)).collect();
     let success = success.into_iter().map(RequestOp::from).collect();
-    Plan { txn: TxnRequest { compare, success, failure }, touched }
+    Plan { txn: TxnRequest { compare: distinct, success, failure }, puts, touched }
 }
 
 /// Reads one record.

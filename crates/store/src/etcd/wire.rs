@@ -2,7 +2,7 @@
 
 use prost::{Enumeration, Message, Oneof};
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct Header {
     #[prost(int64, tag = "3")]
     pub revision: i64,
@@ -121,11 +121,13 @@ pub(super) enum Request {
     Put(PutRequest),
     #[prost(message, tag = "3")]
     Delete(DeleteRequest),
+    #[prost(message, tag = "4")]
+    Txn(TxnRequest),
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RequestOp {
-    #[prost(oneof = "Request", tags = "1, 2, 3")]
+    #[prost(oneof = "Request", tags = "1, 2, 3, 4")]
     pub request: Option<Request>,
 }
 
@@ -143,11 +145,13 @@ pub(super) enum Response {
     Put(PutResponse),
     #[prost(message, tag = "3")]
     Delete(DeleteResponse),
+    #[prost(message, tag = "4")]
+    Txn(TxnResponse),
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ResponseOp {
-    #[prost(oneof = "Response", tags = "1, 2, 3")]
+    #[prost(oneof = "Response", tags = "1, 2, 3, 4")]
     pub response: Option<Response>,
 }
 
@@ -179,6 +183,8 @@ pub(super) struct LeaseBeginRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct LeaseBeginResponse {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<Header>,
     #[prost(int64, tag = "2")]
     pub id: i64,
     /// What was granted: perhaps more than was asked for.
