@@ -56,11 +56,15 @@ pub fn close(name: &Name, by: Nonce, view: &mut View) -> Result<(), Pause> {
     Ok(())
 }
 
-/// It is held, but its caller has gone before it heard so: the request may be made again. Not if another call was given
-/// it meanwhile.
-pub fn forsake(name: &Name, by: Nonce, view: &mut View) -> Result<bool, Pause> {
-    let Some(Bundle { phase: Phase::Held, .. }) = own(name, by, view)? else { return Ok(false) };
-    view.delete(&bundle_key(name));
+/// It was held, but its caller has gone before it heard so: it isn't any more, and what there is is to be taken back, by
+/// this call or by the next. Not if another call was given it meanwhile.
+pub fn forsake(name: &Name, by: Nonce, kept: Duration, view: &mut View) -> Result<bool, Pause> {
+    let Some(bundle) = own(name, by, view)? else { return Ok(false) };
+    match bundle.phase {
+        Phase::Held => put(name, Bundle { phase: Phase::Trying { stale: Vec::new() }, ..bundle }, kept, view),
+        Phase::Trying { .. } => {}
+        Phase::Resting { .. } => return Ok(false),
+    }
     Ok(true)
 }
 

@@ -53,7 +53,7 @@ pub(super) enum Stop {
     Gone,
     /// It couldn't be done.
     Failed(Failure),
-    /// Perhaps it was done: the last commit's outcome isn't known.
+    /// Something may be held, and it isn't this call's to say what: the next one finds out.
     Unknown,
 }
 

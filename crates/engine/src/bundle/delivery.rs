@@ -39,9 +39,9 @@ impl Drop for Delivery {
 
 /// Everything is held, and nobody was told: gives it back, unless another call was given it.
 async fn forsake(mut attempt: Attempt) {
-    let by = attempt.by;
-    if let Ok(true) = attempt.decide(|name, view| bundle::forsake(name, by, view)).await {
-        // If that fails, the leases run out.
-        drop(attempt.take_back(false).await);
+    let (by, kept) = (attempt.by, attempt.kept);
+    if let Ok(true) = attempt.decide(|name, view| bundle::forsake(name, by, kept, view)).await {
+        // If that fails, a repetition of the call does it, or the leases run out.
+        attempt.clear().await.ok();
     }
 }

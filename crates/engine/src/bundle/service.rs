@@ -75,8 +75,8 @@ async fn serve(engine: Engine, call: BundleCall, mut caller: Caller) {
     }
     let result = match result {
         Ok(()) => attempt.run(at.map(usize::from).filter(|at| *at < order.len()), &mut caller).await,
-        Err(LockError::Failed(failure)) => Err(Stop::Failed(failure)),
-        Err(LockError::Refused(_)) => Err(Stop::Failed(Failure::Internal)),
+        // Something may be held. The record stays: it says to the next call what is to be withdrawn.
+        Err(_) => Err(Stop::Unknown),
     };
     match result {
         Ok(granted) => {
@@ -138,7 +138,9 @@ impl Attempt {
             }
             Stop::Rests(index, held) => {
                 let error = BundleError { lock: at(index, &self.grants.locks), error: still(held) };
-                drop(caller.send(self.rest(index).await.map_err(failed).and(Err(error))));
+                // A place is kept, whatever became of the record: it is not for certain that nothing may come of it.
+                let unknown = |_| failed(Failure::Unavailable { unknown: true });
+                drop(caller.send(self.rest(index).await.map_err(unknown).and(Err(error))));
                 return;
             }
             Stop::Refused(index, refusal) => {
@@ -178,7 +180,7 @@ impl Attempt {
     }
 
     /// Takes everything back for good; then nothing is to be remembered.
-    async fn clear(&mut self) -> Result<(), ()> {
+    pub(super) async fn clear(&mut self) -> Result<(), ()> {
         self.take_back(false).await.map_err(|_| ())?;
         let by = self.by;
         // If that fails, the record is in nobody's way, and is forgotten in its time.

@@ -105,8 +105,8 @@ fn what_was_not_delivered_is_forsaken_unless_another_call_was_given_it() {
     let mut world = World::new();
     world.begin(call(1), Way::Answered);
     world.step(call(1), Step::Seal, Way::Answered);
-    assert!(world.step(call(1), Step::Forsake, Way::Answered));
-    assert_eq!(world.begin(call(2), Way::Answered), trying(call(2), &[], None));
+    assert!(world.step(call(1), Step::Forsake, Way::Repeated));
+    assert_eq!(world.begin(call(2), Way::Answered), trying(call(2), &[call(1)], None), "it takes it back");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn ruled(name: &Name, by: Nonce, step: Step, view: &mut View) -> Result<bool, Pa
         Step::Rest(at) => bundle::rest(name, by, at, KEPT, view),
         Step::Renew(fresh) => bundle::renew(name, by, fresh, KEPT, view),
         Step::Close => bundle::close(name, by, view).map(|()| true),
-        Step::Forsake => bundle::forsake(name, by, view),
+        Step::Forsake => bundle::forsake(name, by, KEPT, view),
     }
 }
 
