@@ -147,8 +147,9 @@ impl Attempt {
             Refusal::AlreadyReleased => Blocked::For(Stop::Overtaken),
             Refusal::Expired => Blocked::Expired(index),
             refusal => {
-                // Nothing of it is there, nor comes: that is what a refusal says.
-                self.touched[index] = false;
+                // Nothing of it is there, nor comes: that is what a refusal says. Except to whoever has waited: it may have
+                // been handed the lock by a commit whose answer got lost, and have left without knowing.
+                self.touched[index] = patience.is_some();
                 match refusal {
                     Refusal::Held(_) | Refusal::Delayed(_) => Blocked::Held(index, refusal),
                     refusal => Blocked::For(Stop::Refused(index, refusal)),
