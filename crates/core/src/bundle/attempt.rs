@@ -12,13 +12,17 @@ use crate::view::{Pause, View};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Everything is held: this commit is the one that makes it true.
-pub fn seal(name: &Name, by: Nonce, kept: Duration, view: &mut View) -> Result<bool, Pause> {
-    let Some(bundle) = own(name, by, view)? else { return Ok(false) };
+/// Everything is held under this nonce: this commit is the one that makes it true.
+pub fn seal(name: &Name, by: Nonce, nonce: Nonce, kept: Duration, view: &mut View) -> Result<bool, Pause> {
+    let Some(bundle) = found(name, view)?.filter(|bundle| bundle.nonce == nonce) else { return Ok(false) };
     match bundle.phase {
-        Phase::Trying { .. } => put(name, Bundle { phase: Phase::Held, ..bundle }, kept, view),
+        Phase::Trying { .. } if bundle.by == by => {
+            put(name, Bundle { phase: Phase::Held, ..bundle }, kept, view)
+        }
+        // Its own commit, whose answer got lost; perhaps another call was given it since. It counts, and must not be
+        // taken back.
         Phase::Held => {}
-        Phase::Resting { .. } => return Ok(false),
+        Phase::Trying { .. } | Phase::Resting { .. } => return Ok(false),
     }
     Ok(true)
 }
@@ -70,8 +74,11 @@ pub fn forsake(name: &Name, by: Nonce, kept: Duration, view: &mut View) -> Resul
 
 /// The record, if this call was the last to write it.
 fn own(name: &Name, by: Nonce, view: &mut View) -> Result<Option<Bundle>, Pause> {
-    let found = view.get(&bundle_key(name))?.map(|seen| Bundle::decode(&seen.value)).transpose()?;
-    Ok(found.filter(|bundle| bundle.by == by))
+    Ok(found(name, view)?.filter(|bundle| bundle.by == by))
+}
+
+fn found(name: &Name, view: &mut View) -> Result<Option<Bundle>, Pause> {
+    Ok(view.get(&bundle_key(name))?.map(|seen| Bundle::decode(&seen.value)).transpose()?)
 }
 
 fn put(name: &Name, bundle: Bundle, kept: Duration, view: &mut View) {

@@ -169,11 +169,12 @@ impl Attempt {
         if caller.is_closed() {
             return Err(Stop::Gone);
         }
-        let (by, kept) = (self.by, self.kept);
-        match self.decide(|name, view| bundle::seal(name, by, kept, view)).await {
+        let (by, nonce, kept) = (self.by, self.nonce, self.kept);
+        match self.decide(|name, view| bundle::seal(name, by, nonce, kept, view)).await {
             Ok(true) => Ok(held.into_iter().flatten().collect()),
             Ok(false) => Err(Stop::Overtaken),
-            Err(Failure::Unavailable { unknown: true }) => Err(Stop::Unknown),
+            // What may count, and may have been given to another call, is nobody's to take back.
+            Err(Failure::Unavailable { unknown: true } | Failure::Internal) => Err(Stop::Unknown),
             Err(failure) => Err(Stop::Failed(failure)),
         }
     }

@@ -15,7 +15,7 @@ fn a_first_call_begins_and_what_it_sealed_is_given_out_again() {
     for way in [Way::Answered, Way::Repeated] {
         let mut world = World::new();
         assert_eq!(world.begin(call(1), way), trying(call(1), &[], None));
-        assert!(world.step(call(1), Step::Seal, way));
+        assert!(world.step(call(1), Step::Seal(call(1)), way));
         assert_eq!(world.begin(call(2), way), Begun::Held { nonce: call(1) });
         assert_eq!(world.begin_as(call(3), 9, way), Begun::RequestIdReused);
     }
@@ -23,7 +23,7 @@ fn a_first_call_begins_and_what_it_sealed_is_given_out_again() {
 
 #[test]
 fn a_call_that_was_taken_over_can_do_nothing_any_more() {
-    for step in [Step::Seal, Step::Rest(1), Step::Renew(call(7)), Step::Close, Step::Forsake] {
+    for step in [Step::Seal(call(1)), Step::Rest(1), Step::Renew(call(7)), Step::Close, Step::Forsake] {
         let mut world = World::new();
         world.begin(call(1), Way::Answered);
         let late = world.unsent(call(1), step);
@@ -56,7 +56,7 @@ fn a_call_that_rests_is_resumed_with_its_grants_ids_and_its_place() {
     world.begin(call(1), Way::Answered);
     assert!(world.step(call(1), Step::Rest(3), Way::Repeated));
     assert_eq!(world.begin(call(2), Way::Answered), trying(call(1), &[], Some(3)));
-    assert!(!world.step(call(1), Step::Seal, Way::Answered), "the call that rested is over");
+    assert!(!world.step(call(1), Step::Seal(call(1)), Way::Answered), "the call that rested is over");
     assert_eq!(world.begin(call(3), Way::Answered), trying(call(3), &[call(1)], None));
 }
 
@@ -76,7 +76,7 @@ fn a_fresh_nonce_takes_the_place_of_the_old_one() {
     let mut world = World::new();
     world.begin(call(1), Way::Answered);
     assert!(world.step(call(1), Step::Renew(call(8)), Way::Repeated));
-    assert!(world.step(call(1), Step::Seal, Way::Answered));
+    assert!(world.step(call(1), Step::Seal(call(8)), Way::Answered));
     assert_eq!(world.begin(call(2), Way::Answered), Begun::Held { nonce: call(8) });
     assert!(!world.step(call(2), Step::Renew(call(9)), Way::Answered), "what is held stays as it is");
 }
@@ -88,7 +88,7 @@ fn what_came_to_nothing_is_forgotten_and_what_is_held_is_not() {
     world.step(call(1), Step::Close, Way::Repeated);
     assert_eq!(world.record(), None);
     assert_eq!(world.begin_as(call(2), 9, Way::Answered), trying(call(2), &[], None));
-    world.step(call(2), Step::Seal, Way::Answered);
+    world.step(call(2), Step::Seal(call(2)), Way::Answered);
     world.step(call(2), Step::Close, Way::Answered);
     assert_eq!(world.record().map(|bundle| bundle.phase), Some(Phase::Held));
 }
@@ -97,16 +97,27 @@ fn what_came_to_nothing_is_forgotten_and_what_is_held_is_not() {
 fn what_was_not_delivered_is_forsaken_unless_another_call_was_given_it() {
     let mut world = World::new();
     world.begin(call(1), Way::Answered);
-    world.step(call(1), Step::Seal, Way::Answered);
+    world.step(call(1), Step::Seal(call(1)), Way::Answered);
     let late = world.unsent(call(1), Step::Forsake).unwrap();
     world.begin(call(2), Way::Answered);
     assert!(!world.step(call(1), Step::Forsake, Way::Answered));
     assert!(matches!(world.store.commit(&late), Outcome::Conflict { .. }));
     let mut world = World::new();
     world.begin(call(1), Way::Answered);
-    world.step(call(1), Step::Seal, Way::Answered);
+    world.step(call(1), Step::Seal(call(1)), Way::Answered);
     assert!(world.step(call(1), Step::Forsake, Way::Repeated));
     assert_eq!(world.begin(call(2), Way::Answered), trying(call(2), &[call(1)], None), "it takes it back");
+}
+
+/// Found by the simulation: the call took back what another one had been given.
+#[test]
+fn a_seal_whose_answer_got_lost_counts_also_if_another_call_was_given_it_since() {
+    let mut world = World::new();
+    world.begin(call(1), Way::Answered);
+    world.step(call(1), Step::Seal(call(1)), Way::Answered);
+    assert_eq!(world.begin(call(2), Way::Answered), Begun::Held { nonce: call(1) });
+    assert!(world.step(call(1), Step::Seal(call(1)), Way::Answered));
+    assert!(!world.step(call(1), Step::Forsake, Way::Answered), "it is the other one's by now");
 }
 
 #[test]
@@ -114,7 +125,7 @@ fn a_forgotten_bundle_cant_be_sealed() {
     let mut world = World::new();
     world.begin(call(1), Way::Answered);
     world.store.now += KEPT.as_millis() as u64 * 2;
-    assert!(!world.step(call(1), Step::Seal, Way::Answered));
+    assert!(!world.step(call(1), Step::Seal(call(1)), Way::Answered));
 }
 
 #[test]

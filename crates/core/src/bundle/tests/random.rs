@@ -4,6 +4,7 @@
 use super::world::{Step, Way, World, call};
 use crate::bundle::{Begun, Bundle, Nonce, Phase};
 use crate::commit::Commit;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -40,6 +41,8 @@ fn happens() -> impl Strategy<Value = Happens> {
 struct Walk {
     world: World,
     calls: Vec<Nonce>,
+    /// What each call's grants are made of, as far as it knows.
+    nonces: BTreeMap<Nonce, Nonce>,
     late: Vec<Commit>,
     next: u8,
 }
@@ -50,9 +53,9 @@ impl Walk {
         call(self.next)
     }
 
-    fn step_of(&mut self, step: u8) -> Step {
+    fn step_of(&mut self, by: Nonce, step: u8) -> Step {
         match step {
-            0..=2 => Step::Seal,
+            0..=2 => Step::Seal(self.nonces[&by]),
             3 => Step::Rest(1),
             4 | 5 => Step::Renew(self.fresh()),
             6 => Step::Close,
@@ -66,12 +69,13 @@ impl Walk {
         match happens {
             Happens::Begin { repeated } => {
                 let by = self.fresh();
-                self.calls.push(by);
                 let begun = self.world.begin(by, way(*repeated));
                 let now = self.world.record().expect("it has begun");
                 assert_eq!(now.by, by);
                 match begun {
                     Begun::Trying { nonce, stale, .. } => {
+                        self.calls.push(by);
+                        self.nonces.insert(by, nonce);
                         assert_eq!((nonce, now.phase), (now.nonce, Phase::Trying { stale: stale.clone() }));
                         // Whoever was trying under a nonce that isn't used any more is to be withdrawn.
                         if let Some(Bundle { nonce: old, phase: Phase::Trying { .. }, .. }) = before.clone() {
@@ -83,19 +87,29 @@ impl Walk {
                 }
             }
             Happens::Step { of, step, repeated } if !self.calls.is_empty() => {
-                let (by, step) = (*of.get(&self.calls), self.step_of(*step));
+                let by = *of.get(&self.calls);
+                let step = self.step_of(by, *step);
                 let is_own = self.world.step(by, step, way(*repeated));
                 let now = self.world.record();
-                if step == Step::Seal && is_own {
-                    let now = now.clone().expect("what was sealed is there");
-                    assert_eq!((now.by, &now.phase), (by, &Phase::Held));
+                match step {
+                    Step::Seal(nonce) => {
+                        let is_held = |now: &Bundle| (now.nonce, &now.phase) == (nonce, &Phase::Held);
+                        assert_eq!(
+                            is_own,
+                            now.as_ref().is_some_and(is_held),
+                            "what counts, and nothing else"
+                        );
+                    }
+                    Step::Renew(fresh) if is_own => drop(self.nonces.insert(by, fresh)),
+                    _ => {}
                 }
                 if before.as_ref().is_none_or(|before| before.by != by) {
                     assert_eq!(now, before, "{step:?} of a call that isn't at it");
                 }
             }
             Happens::Lose { of, step } if !self.calls.is_empty() => {
-                let (by, step) = (*of.get(&self.calls), self.step_of(*step));
+                let by = *of.get(&self.calls);
+                let step = self.step_of(by, *step);
                 self.late.extend(self.world.unsent(by, step));
             }
             Happens::Arrive(which) if !self.late.is_empty() => {
@@ -122,7 +136,7 @@ proptest! {
     fn whatever_arrives_late_or_twice_what_is_held_stays_and_who_was_taken_over_seals_nothing(
         happens in proptest::collection::vec(happens(), 1..60),
     ) {
-        let mut walk = Walk { world: World::new(), calls: Vec::new(), late: Vec::new(), next: 0 };
+        let mut walk = Walk { world: World::new(), calls: Vec::new(), nonces: BTreeMap::new(), late: Vec::new(), next: 0 };
         for one in &happens {
             walk.happen(one);
         }

@@ -19,7 +19,8 @@ pub struct World {
 /// What a call does after it has begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    Seal,
+    /// Under this nonce.
+    Seal(Nonce),
     Rest(u8),
     Renew(Nonce),
     Close,
@@ -80,7 +81,7 @@ impl World {
 
 fn ruled(name: &Name, by: Nonce, step: Step, view: &mut View) -> Result<bool, Pause> {
     match step {
-        Step::Seal => bundle::seal(name, by, KEPT, view),
+        Step::Seal(nonce) => bundle::seal(name, by, nonce, KEPT, view),
         Step::Rest(at) => bundle::rest(name, by, at, KEPT, view),
         Step::Renew(fresh) => bundle::renew(name, by, fresh, KEPT, view),
         Step::Close => bundle::close(name, by, view).map(|()| true),
