@@ -13,7 +13,7 @@
 //! nonce can withdraw them, and no other request can come to have them.
 //!
 //! # The rules
-//! [`begin`] is for every call of a request: it starts, resumes, takes over or repeats. The others are for the call that
+//! [`begin()`] is for every call of a request: it starts, resumes, takes over or repeats. The others are for the call that
 //! has begun: [`seal`] when everything is held, [`rest`] to wait on in another call, [`renew`] for a fresh nonce,
 //! [`close`] when it came to nothing, [`forsake`] when it couldn't be delivered.
 
