@@ -19,7 +19,7 @@ calls = 0
 
 
 def shorten(acquire):
-    """Bounds the wait of one acquire or claim, and leaves alone whatever isn't a valid wait."""
+    """Bounds the wait of one acquire, of one or of several locks, or claim, and leaves alone whatever isn't a valid wait."""
     if not isinstance(acquire, dict) or not (acquire.get("wait") is True or "waitTimeoutMillis" in acquire):
         return
     wait = acquire.get("waitTimeoutMillis")
@@ -125,8 +125,12 @@ def after_call(context, case, response):
             with lock:
                 claims.append((case.path_parameters["onceKey"], namespace, claim["claimToken"]))
                 del claims[:-GRANTS_MAX]
-    if case.operation.path.endswith("/acquire") and response.status_code == 200:
-        grant = response.json()
+    if response.status_code == 200:
+        granted = []
+        if case.operation.path.endswith("/acquire"):
+            granted = [response.json()]
+        if case.operation.path.endswith(":acquireAll"):
+            granted = response.json()["grants"]
         with lock:
-            grants.append((case.path_parameters["lockKey"], namespace, grant["lockToken"], grant["ownerId"]))
+            grants.extend((grant["lockKey"], namespace, grant["lockToken"], grant["ownerId"]) for grant in granted)
             del grants[:-GRANTS_MAX]

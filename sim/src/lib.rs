@@ -8,13 +8,14 @@
 //! - [`timeline`]: the store's history, told again lock by lock
 //! - [`invariants`]: what must hold, one property a file
 //! - [`broken`]: stores that leave one kind of check out, so that the invariants can show what they are worth
-//! - [`once`]: the same for `once`
+//! - [`once`]: the same for `once`; [`bundle`]: for several locks at once
 //! - [`trace`]: everything that happened, a line each
 //! - [`mod@run`]: a seed from its beginning to its verdict
 //!
 //! Everything runs on one thread and on paused time: the same seed gives the same bytes.
 
 pub mod broken;
+pub mod bundle;
 pub mod client;
 pub mod invariants;
 pub mod nodes;

@@ -4,7 +4,7 @@ use baton_core::lock::{LockName, Mode};
 use baton_engine::lock::{AcquireCall, ReleaseCall, Wait};
 use baton_engine::{Config, Engine, Random};
 use baton_sim::run::Options;
-use baton_sim::{Broken, once, run};
+use baton_sim::{Broken, bundle, once, run};
 use baton_testkit::simulated::{Faults, Happening, Simulated, What};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -133,4 +133,28 @@ fn a_hundred_seeds_of_once_are_clean_and_a_check_that_is_left_out_is_noticed() {
         let noticed = (0..300).any(|seed| !once::run(seed, Some(broken)).violations.is_empty());
         assert!(noticed, "nobody noticed that {broken:?} is left out");
     }
+}
+
+#[test]
+fn a_hundred_seeds_of_several_locks_at_once_are_clean_and_a_check_that_is_left_out_is_noticed() {
+    let (mut granted, mut refused) = (0, 0);
+    for seed in 0..100 {
+        let report = bundle::run(seed, false);
+        assert_eq!(report.violations, Vec::<String>::new(), "seed {seed}");
+        (granted, refused) = (granted + report.granted, refused + report.refused);
+    }
+    assert!(
+        granted > 1000 && refused > 300,
+        "next to nothing happened: {granted} granted, {refused} refused"
+    );
+    for (seed, found) in [
+        (2, "an earlier call's grants were forgotten because they couldn't be withdrawn"),
+        (69, "a waiter that left was handed the lock by a commit whose answer was lost"),
+        (75, "'not applied' was said by a call whose place was kept"),
+        (2047, "a call took back what another call of its request had been given"),
+    ] {
+        assert_eq!(bundle::run(seed, false).violations, Vec::<String>::new(), "seed {seed}: {found}");
+    }
+    let noticed = (0..300).any(|seed| !bundle::run(seed, true).violations.is_empty());
+    assert!(noticed, "nobody noticed that a bundle's record isn't checked");
 }

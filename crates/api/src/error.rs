@@ -113,6 +113,9 @@ pub struct ErrorBody {
     /// The part of the request that is at fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// Which of several locks it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_key: Option<String>,
     /// Who holds the lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_owner: Option<String>,
@@ -146,6 +149,7 @@ impl ErrorBody {
             error,
             message: message.into(),
             field: None,
+            lock_key: None,
             current_owner: None,
             leader: None,
             epoch: None,

@@ -4,6 +4,7 @@
 //! - [`error`]: every error code, with its HTTP status and its CLI exit code
 //! - [`limits`]: what input may look like; the checks that both sides run
 //! - [`lock`]: the bodies of `/v1/locks`; [`mode`]: how a lock is held
+//! - [`bundle`]: the bodies of `/v1/locks:acquireAll`
 //! - [`election`]: the bodies of `/v1/elections`
 //! - [`once`]: the bodies of `/v1/once`
 //! - [`fence`]: the bodies of `/v1/fences`
@@ -11,6 +12,7 @@
 //! - [`status`]: the body of `/v1/status`
 
 pub mod batch;
+pub mod bundle;
 pub mod election;
 pub mod error;
 pub mod fence;

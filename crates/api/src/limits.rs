@@ -43,6 +43,8 @@ pub const RESULT_BODY_BYTES_MAX: usize = RESULT_BYTES_MAX + 16 * 1024;
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a batch's body.
 pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Locks acquired at once.
+pub const BUNDLE_KEYS: RangeInclusive<usize> = 1..=16;
 /// Calls in a batch.
 pub const BATCH_CALLS: RangeInclusive<usize> = 1..=256;
 

@@ -1,7 +1,8 @@
 //! `baton lock KEY -- CMD`: runs a command while holding a lock.
 //!
 //! The command gets BATON_LOCK_KEY and BATON_FENCING_TOKEN; with a permit of a semaphore also BATON_SLOT, and for a shared
-//! lock no token, since that is not for fences. If the lease is lost, its whole process group gets
+//! lock no token, since that is not for fences. With `--and` it runs under several locks at once: the two are the first
+//! one's, and BATON_FENCING_TOKENS has every key's token, as a JSON object. If the lease is lost, its whole process group gets
 //! SIGTERM, and SIGKILL after the grace time. The lock is released when the command has ended.
 
 pub mod command;
@@ -25,6 +26,9 @@ use std::time::Duration;
 pub struct LockArguments {
     /// The lock
     key: String,
+    /// Another lock to hold as well; may be repeated. All are taken or none, and nothing is held while waiting: no deadlock
+    #[arg(long = "and", value_name = "KEY", conflicts_with_all = ["shared", "permits"])]
+    and: Vec<String>,
     /// How long the lock stays taken if this machine dies; it is renewed while the command runs
     #[arg(long, default_value = "30s", value_parser = duration::parse, value_name = "DURATION")]
     ttl: Duration,
@@ -66,7 +70,7 @@ pub async fn run(arguments: LockArguments, client: &ClientOptions) -> Result<u8,
         TryAcquire::Held(held) => return Err(not_acquired(&arguments.key, &held)),
     };
     let environment = guard.environment();
-    let what = format!("lock {:?}", arguments.key);
+    let what = arguments.what();
     let ended =
         command::run(&arguments.command, &environment, &guard.lease(), arguments.grace, &mut signals, None)
             .await;
@@ -77,6 +81,14 @@ pub async fn run(arguments: LockArguments, client: &ClientOptions) -> Result<u8,
             after_release(guard.release().await, failure.exit, &what)?;
             Err(failure)
         }
+    }
+}
+
+impl LockArguments {
+    /// What is held, in an error.
+    fn what(&self) -> String {
+        let others: String = self.and.iter().map(|key| format!(" and {key:?}")).collect();
+        format!("lock {:?}{others}", self.key)
     }
 }
 
@@ -104,7 +116,9 @@ async fn wait(
 ) -> Result<TryAcquire<Held>, Failure> {
     tokio::select! {
         guard = lock.acquire() => Ok(TryAcquire::Acquired(guard?)),
-        () = waiting::show(baton, &arguments.key, baton.owner(), held) => Ok(TryAcquire::Held(held.clone())),
+        () = waiting::show(baton, blocking(&arguments.key, held), baton.owner(), held) => {
+            Ok(TryAcquire::Held(held.clone()))
+        }
     }
 }
 
@@ -117,7 +131,13 @@ fn about(command: &[OsString]) -> baton_client::wire::Metadata {
     about
 }
 
+/// Which lock is held, of several the one that isn't free.
+fn blocking<'a>(key: &'a str, held: &'a HeldBy) -> &'a str {
+    held.lock_key.as_deref().unwrap_or(key)
+}
+
 fn not_acquired(key: &str, held: &HeldBy) -> Failure {
+    let key = blocking(key, held);
     let holder = held.owner.as_deref().unwrap_or("someone who is next");
     let ends = match held.retry_after {
         Some(left) => format!(", whose lease ends in {} unless renewed", duration::show(left)),

@@ -2,6 +2,7 @@
 
 use crate::address::{self, Address};
 use crate::batch::{Answered, Call};
+use crate::bundle::BundleBuilder;
 use crate::clock::Moment;
 use crate::connection::{Ask, Reply};
 use crate::election::{ElectionBuilder, Elections};
@@ -111,6 +112,11 @@ impl Baton {
     /// A lock to acquire.
     pub fn lock(&self, key: impl Into<String>) -> LockBuilder {
         LockBuilder::new(self.clone(), key.into())
+    }
+
+    /// Several locks to acquire at once, all or none: 1 to 16 keys, each of them once.
+    pub fn bundle<Key: Into<String>>(&self, keys: impl IntoIterator<Item = Key>) -> BundleBuilder {
+        BundleBuilder::new(self.clone(), keys.into_iter().map(Into::into).collect())
     }
 
     /// Locks to look at: status, list, queue, history, watch, forced release.

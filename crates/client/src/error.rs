@@ -10,7 +10,7 @@ pub struct Error(Box<Kind>);
 
 enum Kind {
     /// The server said no. `unknown`: an earlier try of the same call may have taken effect all the same.
-    Refused { body: ErrorBody, unknown: bool },
+    Refused { body: Box<ErrorBody>, unknown: bool },
     /// No try reached a server: nothing was applied.
     Unreachable(String),
     /// The call was sent and not answered: it may have been applied.
@@ -31,7 +31,7 @@ impl Error {
     }
 
     pub(crate) fn refused(body: ErrorBody) -> Self {
-        Self(Box::new(Kind::Refused { body, unknown: false }))
+        Self(Box::new(Kind::Refused { body: Box::new(body), unknown: false }))
     }
 
     pub(crate) fn unexpected(message: impl Into<String>) -> Self {
@@ -41,7 +41,7 @@ impl Error {
     /// The last failure of a call; `unknown` if any try of it may have been applied.
     pub(crate) fn from_failure(failure: Failure, unknown: bool) -> Self {
         Self(Box::new(match failure {
-            Failure::Refused(body) => Kind::Refused { body: *body, unknown },
+            Failure::Refused(body) => Kind::Refused { body, unknown },
             Failure::Unexpected(message) => Kind::Unexpected(message),
             Failure::NotSent(message) if !unknown => Kind::Unreachable(message),
             Failure::NotSent(message) | Failure::Unknown(message) => Kind::Unknown(message),

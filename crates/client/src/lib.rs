@@ -26,7 +26,8 @@
 //!
 //! # Layout
 //! - `baton`: the handle, its servers, retries and failover
-//! - `lock`, `acquire`, `guard`, `lease`: asking for a lock, getting it, holding it, losing it
+//! - `lock`, `acquire`, `waiting`, `guard`, `lease`: asking for a lock, getting it, holding it, losing it
+//! - `bundle`: the same for several locks at once, all or none
 //! - `election`: leading, observing who leads; `held`: what a lock and a leadership have in common
 //! - `shared`, `permit`: the same for a lock that several hold: readers, or a semaphore's permits
 //! - `locks`, `watch`: looking at locks
@@ -42,6 +43,7 @@ mod batch;
 mod baton;
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod bundle;
 mod clock;
 mod connection;
 mod election;
@@ -63,13 +65,15 @@ mod shared;
 mod token;
 #[cfg(feature = "tower")]
 pub mod tower;
+mod waiting;
 mod watch;
 
 pub use baton::{Baton, BatonBuilder};
 pub use baton_api::{
-    ErrorBody, ErrorCode, election as wire_election, fence as wire_fence, lock as wire, mode::LockMode,
-    once as wire_once, status::Status,
+    ErrorBody, ErrorCode, bundle as wire_bundle, election as wire_election, fence as wire_fence,
+    lock as wire, mode::LockMode, once as wire_once, status::Status,
 };
+pub use bundle::{BundleBuilder, BundleGuard, BundleLease};
 pub use election::{ElectionBuilder, Elections, Epoch, Leader, LeaderGuard, Observer, Stamped};
 pub use error::Error;
 pub use guard::LockGuard;

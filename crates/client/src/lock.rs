@@ -16,7 +16,7 @@ use baton_api::{ErrorBody, ErrorCode, limits};
 use std::sync::Arc;
 use std::time::Duration;
 
-const TTL_DEFAULT: Duration = Duration::from_secs(30);
+pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 /// How often an acquire starts anew because its grant ran out before it could be used.
 pub(crate) const ROUNDS_MAX: usize = 3;
 
@@ -75,6 +75,8 @@ pub struct HeldBy {
     pub retry_after: Option<Duration>,
     /// How many wait.
     pub queue_length: u64,
+    /// Which lock it is, of several that were asked for at once.
+    pub lock_key: Option<String>,
 }
 
 impl LockBuilder {
@@ -249,6 +251,7 @@ impl From<&ErrorBody> for HeldBy {
             owner: body.current_owner.clone(),
             retry_after: body.retry_after_millis.map(Duration::from_millis),
             queue_length: body.queue_length.unwrap_or(0),
+            lock_key: body.lock_key.clone(),
         }
     }
 }

@@ -8,6 +8,8 @@ mod acquire;
 #[cfg(feature = "blocking")]
 #[path = "client/blocking.rs"]
 mod blocking;
+#[path = "client/bundle.rs"]
+mod bundle;
 #[path = "client/database.rs"]
 mod database;
 #[path = "client/gate.rs"]

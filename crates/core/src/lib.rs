@@ -8,12 +8,14 @@
 //! - [`codec`]: how records are written
 //! - [`name`]: what things are called, and the store keys made of it
 //! - [`lock`]: the lock
+//! - [`bundle`]: several locks at once, all or none
 //! - [`once`]: the first caller does the work, all others get its result
 //! - [`fence`]: the highest token that a resource was used with
 #![no_std]
 
 extern crate alloc;
 
+pub mod bundle;
 pub mod codec;
 pub mod commit;
 mod draft;

@@ -1,6 +1,7 @@
 //! Between the rules and the store: guess, decide, commit, decide again; park, wake, evict.
 //!
 //! # Layout
+//! - [`bundle`]: several locks at once, all or none
 //! - [`election`]: what elections add to locks
 //! - [`engine`]: starting, readiness, draining
 //! - `decide`: the loop of draft, commit, conflict and unknown
@@ -14,6 +15,7 @@
 //! - [`random`]: where ids and secrets come from, so that a simulation can decide it
 //! - [`signal`]: a flag that is raised once
 
+pub mod bundle;
 mod cursor;
 mod decide;
 pub mod election;

@@ -29,6 +29,8 @@ pub struct Metrics {
     pub ended: Family<OutcomeLabel, Counter>,
     /// Renewals by how they ended.
     pub renewals: Family<OutcomeLabel, Counter>,
+    /// Several locks at once, by how that ended.
+    pub bundles: Family<OutcomeLabel, Counter>,
     /// Claims of a once key by how they ended.
     pub once_claims: Family<OutcomeLabel, Counter>,
     /// Claims completed or given up, or that couldn't be.
@@ -63,6 +65,7 @@ impl Default for Metrics {
             hold_seconds: Histogram::new(SECONDS),
             ended: Family::default(),
             renewals: Family::default(),
+            bundles: Family::default(),
             once_claims: Family::default(),
             once_ended: Family::default(),
             fence_checks: Family::default(),
@@ -98,6 +101,8 @@ impl Metrics {
             "History events dropped at the bound",
             self.history_dropped.clone(),
         );
+        let bundles = registry.sub_registry_with_prefix("bundle");
+        bundles.register("acquires", "Acquires of several locks at once, by outcome", self.bundles.clone());
         let once = registry.sub_registry_with_prefix("once");
         once.register("claims", "Claims by outcome", self.once_claims.clone());
         once.register("ended", "Claims completed or given up, by outcome", self.once_ended.clone());

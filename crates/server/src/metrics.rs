@@ -33,6 +33,7 @@ macro_rules! routes {
 
 routes! {
     Acquire = "/v1/locks/{lockKey}/acquire";
+    AcquireAll = "/v1/locks:acquireAll";
     Batch = "/v1/batch";
     Campaign = "/v1/elections/{name}/campaign";
     Election = "/v1/elections/{name}";

@@ -3,6 +3,8 @@
 
 #[path = "server/batches.rs"]
 mod batches;
+#[path = "server/bundles.rs"]
+mod bundles;
 #[path = "server/client.rs"]
 mod client;
 #[path = "server/contract.rs"]

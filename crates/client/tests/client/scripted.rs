@@ -147,6 +147,7 @@ async fn handle(
             let (key, operation) = rest.rsplit_once('/').unwrap();
             vec![(operation.to_owned(), key.to_owned(), body)]
         }
+        None if path == "/v1/locks:acquireAll" => vec![("acquireAll".to_owned(), String::new(), body)],
         None => body["calls"].as_array().unwrap().iter().map(of_batch).collect(),
     };
     let acts: Vec<_> = calls
@@ -215,6 +216,18 @@ pub fn granted(seen: &Seen) -> Value {
     })
 }
 
+/// All that were asked for at once, each with a token of its own.
+pub fn granted_all(seen: &Seen) -> Value {
+    let keys = seen.body["lockKeys"].as_array().unwrap().iter();
+    let grants = keys.enumerate().map(|(index, key)| {
+        let key = key.as_str().unwrap().to_owned();
+        let mut grant = granted(&Seen { key, ..seen.clone() });
+        grant["fencingToken"] = (34 + index).into();
+        grant
+    });
+    json!({ "grants": grants.collect::<Vec<_>>() })
+}
+
 pub fn refused(code: &str) -> Value {
     json!({"error": code, "message": "as the script says", "currentOwner": "someone", "queueLength": 2})
 }
@@ -225,6 +238,7 @@ pub fn agree(seen: &Seen) -> Act {
         200,
         match seen.operation.as_str() {
             "acquire" => granted(seen),
+            "acquireAll" => granted_all(seen),
             "renew" => json!({"lockKey": seen.key, "expiresAt": 0, "fencingToken": 34}),
             "release" => json!({"status": "RELEASED", "lockKey": seen.key}),
             other => panic!("{other} is not a lock call"),

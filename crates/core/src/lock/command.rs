@@ -5,7 +5,7 @@ use super::mode::Hold;
 use super::name::{GrantId, LockName, Principal};
 use super::state::State;
 use super::token::LockToken;
-use super::{acquire, election, force, queue, release};
+use super::{acquire, election, force, queue, release, withdraw};
 use crate::record::{Bytes, Revision, WallTime};
 use crate::view::{Pause, Stamp, View};
 use alloc::string::String;
@@ -44,6 +44,8 @@ pub enum Command {
         /// As it was made.
         fencing: Revision,
     },
+    /// A request's bundle has no use for it any more: take it back, and keep out what may still come of it.
+    Withdraw(Withdraw),
     /// Time passed: see whether a holder is gone and who comes next.
     Settle,
 }
@@ -102,6 +104,19 @@ pub struct Force {
     pub by: Arc<str>,
     /// Why.
     pub reason: String,
+}
+
+/// A request that is to have no effect, whatever it had.
+#[derive(Clone, Debug)]
+pub struct Withdraw {
+    /// The request's, and so the grant's.
+    pub id: GrantId,
+    /// Of its terms.
+    pub digest: Digest,
+    /// Who made it.
+    pub owner: Arc<str>,
+    /// Whether the same request may be made again.
+    pub again: bool,
 }
 
 /// A waiter's parked call.
@@ -296,6 +311,7 @@ pub fn decide(
         Command::Leave(attachment) => queue::leave(State::open(lock, view, context)?, *attachment),
         Command::Detach(attachment) => queue::detach(State::open(lock, view, context)?, *attachment),
         Command::Undo { id, fencing } => release::undo(State::open(lock, view, context)?, *id, *fencing),
+        Command::Withdraw(withdraw) => withdraw::decide(State::open(lock, view, context)?, withdraw),
         Command::Settle => queue::settle(State::open(lock, view, context)?),
     }
 }

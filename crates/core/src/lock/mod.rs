@@ -16,9 +16,9 @@
 //! (they expire, and a memo may be written to poison a lost commit), so they are always checked.
 //!
 //! # The rules
-//! One file a command: [`acquire`], [`release`], [`force`], [`queue`] (leave, detach, settle). [`election`] is what
-//! elections add. [`state`] is what they share: the lock as a view shows it. [`front`] is what the roster shows of the queue
-//! where nodes share a store.
+//! One file a command: [`acquire`], [`release`], [`force`], [`queue`] (leave, detach, settle), [`withdraw`] (of a bundle).
+//! [`election`] is what elections add. [`state`] is what they share: the lock as a view shows it. [`front`] is what the
+//! roster shows of the queue where nodes share a store.
 
 pub mod acquire;
 pub mod audit;
@@ -36,6 +36,7 @@ pub mod roster;
 pub mod state;
 pub mod token;
 pub mod waiting;
+pub mod withdraw;
 
 #[cfg(test)]
 pub(crate) mod tests;

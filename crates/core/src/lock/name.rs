@@ -238,6 +238,8 @@ impl Kind {
 pub enum Operation {
     /// Its id is the grant's.
     Acquire = b'a',
+    /// Its id is the grant's: one of several that a bundle makes, each under its nonce.
+    Bundle = b'b',
     /// Its id is remembered by itself.
     Release = b'r',
 }
@@ -251,6 +253,11 @@ impl GrantId {
     /// The id of a call.
     pub fn of(lock: &LockName, principal: &str, operation: Operation, request_id: &str) -> Self {
         Self(digest(&[lock.path(), principal.as_bytes(), &[operation as u8], request_id.as_bytes()]))
+    }
+
+    /// The id of what a bundle asks of a lock, under one of its nonces. Nobody else can ask under the same.
+    pub fn of_bundle(lock: &LockName, principal: &str, nonce: &[u8]) -> Self {
+        Self(digest(&[lock.path(), principal.as_bytes(), &[Operation::Bundle as u8], nonce]))
     }
 
     /// The id in a record's name, after the lock's.
@@ -318,6 +325,7 @@ mod tests {
             of("n", "k", "p", Operation::Release, "r"),
             of("n", "k", "p", Operation::Acquire, "s"),
             of("n", "k", "", Operation::Acquire, "pr"),
+            GrantId::of_bundle(&LockName::new("n", "k"), "p", b"r"),
         ] {
             assert_ne!(base, other);
         }

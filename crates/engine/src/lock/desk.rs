@@ -307,6 +307,11 @@ impl Desk {
                 // If nobody listens any more, the effect stands all the same.
                 drop(job.tell(Answer::Told(told)));
             }
+            Command::Withdraw(withdraw) if !withdraw.again => {
+                // Whoever waits for it waits for nothing: it is to hear so.
+                again.extend(self.take_back(withdraw.id));
+                drop(job.tell(Answer::Told(told)));
+            }
             // As above.
             _ => drop(job.tell(Answer::Told(told))),
         }

@@ -63,24 +63,22 @@ impl Engine {
             mode: call.mode,
             delay: call.delay,
         };
-        let waits = call.wait != Wait::No && !self.node.is_draining();
-        let attachment = waits.then(|| self.node.attachment());
+        let patience = self.node.patience(call.wait);
+        self.take(lock, Bid { id, terms, rank, patience, request_id }).await
+    }
+
+    /// Takes a lock under an id, or queues for it. Dropping the future is going away, as above.
+    pub(crate) async fn take(&self, lock: &LockName, bid: Bid) -> Result<Granted, LockError> {
+        let Bid { id, terms, rank, patience, request_id } = bid;
+        let attachment = patience.is_some().then(|| self.node.attachment());
         let acquire = Acquire { id, digest: terms.digest(), terms, attachment, rank };
         let asked = self.node.ask(lock, Command::Acquire(acquire));
         let mut place = Place { node: &self.node, lock, id, attachment, asked };
-
-        let limit = match call.wait {
-            Wait::AtMost(limit) if limit <= self.node.config.call_max => limit,
-            _ => self.node.config.call_max,
-        };
-        let answer = match attachment {
+        let answer = match patience {
             None => place.answer().await,
-            Some(_) => match tokio::time::timeout(limit, place.answer()).await {
+            Some(patience) => match tokio::time::timeout(patience.limit, place.answer()).await {
                 Ok(answer) => answer,
-                Err(_) => {
-                    let gives_up = matches!(call.wait, Wait::AtMost(wait) if wait == limit);
-                    return self.end_wait(lock, &mut place, gives_up, request_id).await;
-                }
+                Err(_) => return self.end_wait(lock, &mut place, patience.gives_up, request_id).await,
             },
         };
         place.settle();
@@ -136,9 +134,19 @@ impl Engine {
 
     async fn renew_uncounted(&self, lock: &LockName, call: RenewCall) -> Result<Renewed, LockError> {
         let token = self.authentic(lock, &call.token, &call.owner, &call.principal).await?;
+        self.renew_grant(lock, &token, call.ttl).await
+    }
+
+    /// The same with a token that is known to be authentic.
+    pub(crate) async fn renew_grant(
+        &self,
+        lock: &LockName,
+        token: &LockToken,
+        ttl: Duration,
+    ) -> Result<Renewed, LockError> {
         let key = lock.grant(token.id);
         let created = Revision(token.fencing.0);
-        let mut writes = vec![Write::Touch { key: key.clone(), ttl: call.ttl }];
+        let mut writes = vec![Write::Touch { key: key.clone(), ttl }];
         if token.flags.delayed {
             // How long the lock would stay closed is in the grant, which never changes.
             let Some(record) = self.read_one(key.clone()).await?.filter(|record| record.created == created)
@@ -146,7 +154,7 @@ impl Engine {
                 return Err(LockError::Refused(Refusal::Expired));
             };
             let grant = Grant::decode(&record.value).map_err(|_| LockError::Failed(Failure::Internal))?;
-            writes.push(Write::Touch { key: lock.delay(token.id), ttl: call.ttl + grant.delay });
+            writes.push(Write::Touch { key: lock.delay(token.id), ttl: ttl + grant.delay });
         }
         let commit = Commit { checks: vec![Check::Created(key, created)], writes };
         // Touching twice is touching once: an unknown outcome is simply tried again.
@@ -156,7 +164,7 @@ impl Engine {
             Outcome::Committed { now, witnessed, .. } => {
                 self.node.note_time(now);
                 let left = witnessed.into_iter().flatten().next().and_then(|record| record.expires_in);
-                let expires_at = now.after(left.unwrap_or(call.ttl));
+                let expires_at = now.after(left.unwrap_or(ttl));
                 Ok(Renewed { expires_at, fencing: token.fencing })
             }
             Outcome::Conflict { .. } => Err(LockError::Refused(Refusal::Expired)),
@@ -231,6 +239,25 @@ impl Engine {
     }
 }
 
+/// One lock, asked for under an id.
+pub(crate) struct Bid {
+    pub id: GrantId,
+    pub terms: Terms,
+    pub rank: u16,
+    /// How long to wait for it; without it, not at all.
+    pub patience: Option<Patience>,
+    /// To call again with.
+    pub request_id: String,
+}
+
+/// How long a call waits.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    pub limit: Duration,
+    /// Whether it then leaves the queue; else its place is kept for the next call.
+    pub gives_up: bool,
+}
+
 /// A caller's place: while it waits for its answer.
 struct Place<'a> {
     node: &'a Arc<Node>,
@@ -280,6 +307,17 @@ impl Node {
     pub(super) fn undo(self: &Arc<Self>, lock: &LockName, id: GrantId, fencing: Revision) {
         // Nobody is left to hear the answer.
         drop(self.ask(lock, Command::Undo { id, fencing }));
+    }
+
+    /// How long one call may wait that was asked to wait this long. A node that is about to stop doesn't wait.
+    pub(crate) fn patience(&self, wait: Wait) -> Option<Patience> {
+        let call_max = self.config.call_max;
+        match wait {
+            Wait::No => None,
+            _ if self.is_draining() => None,
+            Wait::AtMost(limit) if limit <= call_max => Some(Patience { limit, gives_up: true }),
+            Wait::AtMost(_) | Wait::Forever => Some(Patience { limit: call_max, gives_up: false }),
+        }
     }
 
     pub(crate) fn request_id(&self) -> String {

@@ -4,12 +4,13 @@ use super::Shared;
 use super::answer::{Problem, millis};
 use crate::gate::Class;
 use baton_api::lock::{
-    AcquireRequest, AcquireResponse, LockEvent, LockEventKind, ReleaseRequest, ReleaseResponse, RenewRequest,
-    RenewResponse,
+    AcquireRequest, AcquireResponse, LockEvent, LockEventKind, Metadata, ReleaseRequest, ReleaseResponse,
+    RenewRequest, RenewResponse,
 };
 use baton_api::mode::LockMode;
+use baton_core::Bytes;
 use baton_core::lock::{Hold, LockName, Mode, Principal};
-use baton_engine::lock::{AcquireCall, HistoryEvent, HistoryKind, ReleaseCall, RenewCall, Wait};
+use baton_engine::lock::{AcquireCall, Granted, HistoryEvent, HistoryKind, ReleaseCall, RenewCall, Wait};
 use std::time::Duration;
 
 /// Nobody in particular, until there is authentication.
@@ -24,16 +25,8 @@ pub(crate) async fn acquire(
     request: AcquireRequest,
 ) -> Result<AcquireResponse, Problem> {
     request.check()?;
-    let wait = match (request.wait, request.wait_timeout_millis) {
-        (false, _) => Wait::No,
-        (true, None) => Wait::Forever,
-        (true, Some(at_most)) => Wait::AtMost(Duration::from_millis(at_most)),
-    };
+    let wait = wait(request.wait, request.wait_timeout_millis);
     let _place = server.enter(if wait == Wait::No { Class::Work } else { Class::Waiting })?;
-    let metadata = match &request.metadata {
-        Some(metadata) => Some(serde_json::to_vec(metadata).map_err(|_| Problem::internal())?.into()),
-        None => None,
-    };
     let call = AcquireCall {
         owner: request.owner_id.as_str().into(),
         principal: anybody(),
@@ -41,29 +34,49 @@ pub(crate) async fn acquire(
         wait,
         request_id: request.request_id,
         reentrant: request.reentrant,
-        metadata,
+        metadata: metadata(request.metadata.as_ref())?,
         mode: mode(request.mode, request.permits)?,
         delay: Duration::from_millis(request.lock_delay_millis),
     };
     let granted = server.engine.acquire(lock, call).await?;
+    Ok(grant(lock, &request.owner_id, &granted))
+}
+
+/// A lock that was granted, as its owner hears of it.
+pub(crate) fn grant(lock: &LockName, owner_id: &str, granted: &Granted) -> AcquireResponse {
     tracing::debug!(
         namespace = lock.namespace(),
         lockKey = lock.key(),
-        ownerId = request.owner_id,
+        ownerId = owner_id,
         fencingToken = granted.fencing.0,
         "granted"
     );
-    Ok(AcquireResponse {
+    AcquireResponse {
         lock_key: lock.key().into(),
         lock_token: granted.token.reveal(),
-        owner_id: request.owner_id,
+        owner_id: owner_id.into(),
         fencing_token: granted.fencing.0,
         expires_at: granted.expires_at.0,
         ttl_millis: millis(granted.ttl),
         reentrancy_count: granted.count,
         mode: lock_mode(granted.hold),
         slot: slot(granted.hold),
-    })
+    }
+}
+
+/// Whether to queue, and how long.
+pub(crate) fn wait(wait: bool, at_most_millis: Option<u64>) -> Wait {
+    match (wait, at_most_millis) {
+        (false, _) => Wait::No,
+        (true, None) => Wait::Forever,
+        (true, Some(at_most)) => Wait::AtMost(Duration::from_millis(at_most)),
+    }
+}
+
+/// Metadata as it is stored.
+pub(crate) fn metadata(metadata: Option<&Metadata>) -> Result<Option<Bytes>, Problem> {
+    let text = metadata.map(serde_json::to_vec).transpose().map_err(|_| Problem::internal())?;
+    Ok(text.map(Into::into))
 }
 
 fn mode(mode: LockMode, permits: Option<u64>) -> Result<Mode, Problem> {

@@ -70,6 +70,11 @@ impl Exchange {
         Ok(LockName::new(parameters.namespace()?, &key))
     }
 
+    /// The namespace that the query names, of a path that names nothing.
+    pub(crate) fn namespace(&self) -> Result<String, Problem> {
+        Ok(Parameters::read(&self.uri, &["namespace"])?.namespace()?.to_owned())
+    }
+
     /// The election that the path and the query name.
     pub(crate) fn election(&self) -> Result<LockName, Problem> {
         let name = input::name(&self.uri, "name")?;

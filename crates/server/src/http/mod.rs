@@ -2,6 +2,7 @@
 //!
 //! # Layout
 //! - [`lock`], [`views`], [`watch`]: `/v1/locks`: changing, looking at and following locks
+//! - [`bundle`]: `/v1/locks:acquireAll`, several locks at once
 //! - [`election`], [`elections`], [`observe`]: `/v1/elections`, likewise
 //! - [`once`]: claims and results, `/v1/once`
 //! - [`fence`]: the fence registry, `/v1/fences`
@@ -13,6 +14,7 @@
 
 mod answer;
 pub mod batch;
+pub mod bundle;
 mod calls;
 pub mod election;
 pub mod elections;

@@ -4,7 +4,9 @@
 //! and patterns for text. Lengths are limited in bytes, which JSON Schema can't count; the patterns say it exactly
 //! for ASCII, and on the safe side for the rest.
 
-use super::{Shared, batch, election, elections, fence, lock, observe, once, operations, views, watch};
+use super::{
+    Shared, batch, bundle, election, elections, fence, lock, observe, once, operations, views, watch,
+};
 use baton_api::batch::{Answer, BatchAnswer};
 use baton_api::election::ElectionEvent;
 use baton_api::lock::LockEvent;
@@ -41,6 +43,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(lock::renew))
         .routes(routes!(lock::release))
         .routes(routes!(lock::force_release))
+        .routes(routes!(bundle::acquire_all))
         .routes(routes!(views::lock))
         .routes(routes!(views::list))
         .routes(routes!(views::queue))
@@ -266,6 +269,11 @@ fn refine(name: &str, schema: &mut Value) {
     if schema.remove(EXEMPT).is_some() {
         return;
     }
+    if name == "lockKeys" {
+        schema.insert("uniqueItems".into(), true.into());
+        schema.get_mut("items").into_iter().for_each(|items| refine("lockKey", items));
+        return;
+    }
     let (start, min, max) = match name {
         "lockKey" | "name" | "onceKey" | "resource" => (r"(?!\.{1,2}$)", 1, 512),
         "namespace" => ("", 1, 128),
@@ -333,6 +341,9 @@ mod tests {
         let schemas = &document["components"]["schemas"];
         assert_eq!(schemas["AcquireRequest"]["properties"]["ownerId"]["maxLength"], 256);
         assert_eq!(schemas["AcquireRequest"]["additionalProperties"], false);
+        let keys = &schemas["AcquireAllRequest"]["properties"]["lockKeys"];
+        assert_eq!((&keys["maxItems"], &keys["uniqueItems"]), (&json!(16), &json!(true)));
+        assert_eq!(keys["items"]["maxLength"], 512);
         let batched = &schemas["BatchedAcquireRequest"]["properties"];
         assert!(batched["ownerId"]["pattern"].is_null() && batched["ownerId"]["maxLength"].is_null());
         assert!(schemas["BatchCall"]["properties"]["lockKey"]["pattern"].is_null());

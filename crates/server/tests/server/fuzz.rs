@@ -67,6 +67,9 @@ fn wrong(dice: &mut Dice, field: &str) -> Value {
         ("ttlMillis", 1) => json!(86_400_001_u64),
         ("waitTimeoutMillis", 0) => json!(600_001),
         ("metadata", _) => json!({ "x": long }),
+        ("lockKeys", 0) => json!(["a", "a"]),
+        ("lockKeys", 1) => json!(vec!["a"; 17]),
+        ("lockKeys", _) => json!(["a", long]),
         _ => any[dice.roll(any.len() - 1)].clone(),
     }
 }
@@ -114,14 +117,17 @@ async fn bodies_that_are_not_allowed() {
                           "waitTimeoutMillis": 10, "reentrant": false, "metadata": {} });
     let release = json!({ "ownerId": "a", "lockToken": "t", "requestId": "r" });
     let renew = json!({ "ownerId": "a", "lockToken": "t", "ttlMillis": 1000 });
+    let all = json!({ "lockKeys": ["a", "b"], "ownerId": "a", "ttlMillis": 1000, "wait": false, "requestId": "r",
+                      "waitTimeoutMillis": 10, "metadata": {}, "lockDelayMillis": 5 });
     for _ in 0..1500 {
-        let (path, good) = match dice.roll(6) {
-            0 => ("release", &release),
-            1 => ("renew", &renew),
-            _ => ("acquire", &acquire),
+        let (path, good) = match dice.roll(8) {
+            0 => ("/v1/locks/k/release", &release),
+            1 => ("/v1/locks/k/renew", &renew),
+            2 | 3 => ("/v1/locks:acquireAll", &all),
+            _ => ("/v1/locks/k/acquire", &acquire),
         };
         let body = bad_body(&mut dice, good);
-        let sent = post(&format!("/v1/locks/k/{path}"), &body);
+        let sent = post(path, &body);
         let answer = send(&baton, &sent).await.expect("an answer");
         check(&answer, &sent[sent.len() - body.len()..]);
         assert_eq!(answer.status, 400, "{answer:?} to {}", body.escape_ascii());
@@ -213,23 +219,36 @@ async fn finish(client: &mut Client) -> std::io::Result<()> {
     client.send(b"").await
 }
 
+fn percent_encoded(key: &str) -> String {
+    key.bytes().map(|byte| format!("%{byte:02x}")).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn valid_bodies_with_a_few_bytes_changed_are_never_an_error_of_the_server() {
     let baton = Baton::start().await;
     let mut dice = Dice(SEED + 3);
     let good =
         json!({ "ownerId": "abc", "ttlMillis": 60_000, "requestId": "r", "metadata": { "a": [1, "x"] } });
+    let all = json!({ "lockKeys": ["a", "b"], "ownerId": "abc", "ttlMillis": 60_000 });
     let mut client = baton.client().await;
     for round in 0..1500 {
-        let mut body = good.to_string().into_bytes();
+        let several = dice.roll(4) == 0;
+        let mut body = if several { &all } else { &good }.to_string().into_bytes();
         for _ in 0..=dice.roll(3) {
             let at = dice.roll(body.len());
             body[at] = dice.roll(256) as u8;
         }
-        let key = format!("k{round}");
-        let answer = client.call("POST", &format!("/v1/locks/{key}/acquire"), &body).await;
+        let path =
+            if several { "/v1/locks:acquireAll".into() } else { format!("/v1/locks/k{round}/acquire") };
+        let answer = client.call("POST", &path, &body).await;
         if answer.status == 200 {
-            baton.release(&answer.json()).await.ok();
+            let (grant, none) = (answer.json(), Vec::new());
+            let grants = if several { grant["grants"].as_array().unwrap_or(&none) } else { &vec![grant] };
+            for grant in grants {
+                let key = percent_encoded(grant["lockKey"].as_str().unwrap());
+                let body = json!({ "ownerId": grant["ownerId"], "lockToken": grant["lockToken"] });
+                baton.post(&format!("/v1/locks/{key}/release"), body).await.ok();
+            }
         } else {
             check(&answer, &body);
         }

@@ -168,12 +168,15 @@ async fn bad_input_is_named_by_its_field() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_served_says_so() {
     let baton = Baton::start().await;
-    for path in ["/", "/v1", "/v1/locks/", "/v1/locks/k/nonsense", "/v1/locks/k/acquire/", "*"] {
+    for path in
+        ["/", "/v1", "/v1/locks/", "/v1/locks/k/nonsense", "/v1/locks/k/acquire/", "/v1/locks:nonsense", "*"]
+    {
         assert_eq!(baton.get(path).await.code(404), "NOT_FOUND", "{path}");
     }
     for (method, path, allow) in [
         ("DELETE", "/v1/locks/k", "GET,HEAD"),
         ("GET", "/v1/locks/k/acquire", "POST"),
+        ("GET", "/v1/locks:acquireAll", "POST"),
         ("PATCH", "/v1/batch", "POST"),
         ("BREW", "/healthz", "GET,HEAD"),
     ] {

@@ -20,4 +20,5 @@ mod releasing;
 pub(crate) mod store;
 mod taking;
 mod undoing;
+mod withdrawing;
 mod world;

@@ -41,6 +41,7 @@ enum Ask {
     Leave(Index),
     Detach(Index),
     Undo(Index),
+    Withdraw { request: u8, again: bool },
     Force { target: Option<Index> },
     Settle,
 }
@@ -56,6 +57,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         1 => index().prop_map(Ask::Leave),
         1 => index().prop_map(Ask::Detach),
         1 => index().prop_map(Ask::Undo),
+        1 => (0..6_u8, any::<bool>()).prop_map(|(request, again)| Ask::Withdraw { request, again }),
         1 => proptest::option::of(index()).prop_map(|target| Ask::Force { target }),
         2 => Just(Ask::Settle),
     ]
@@ -152,6 +154,10 @@ impl Run {
             Ask::Undo(which) if !self.grants.is_empty() => {
                 let granted = which.get(&self.grants);
                 Command::Undo { id: granted.id, fencing: granted.fencing.resolve(Revision(0)) }
+            }
+            Ask::Withdraw { request, again } => {
+                let terms = self.terms(*request, false);
+                self.world.withdraw(&format!("r{request}"), &terms, *again)
             }
             Ask::Force { target } if !self.grants.is_empty() => {
                 force(target.map(|target| target.get(&self.grants).id))

@@ -3,7 +3,7 @@
 use super::invariants::{self, Promised};
 use super::store::Store;
 use crate::commit::{Commit, Outcome};
-use crate::lock::command::{Acquire, Attachment, Force, Proclaim, Release};
+use crate::lock::command::{Acquire, Attachment, Force, Proclaim, Release, Withdraw};
 use crate::lock::grant::Terms;
 use crate::lock::memo::{Fate, Memo};
 use crate::lock::name::{Kind, Operation};
@@ -325,6 +325,11 @@ impl World {
     pub fn proclaim(&self, granted: &Granted, value: &[u8]) -> Command {
         let fencing = granted.fencing.resolve(Revision(0));
         Command::Proclaim(Proclaim { id: granted.id, fencing, value: Some(value.into()) })
+    }
+
+    pub fn withdraw(&self, request: &str, terms: &Terms, again: bool) -> Command {
+        let (owner, digest) = (terms.owner.clone(), terms.digest());
+        Command::Withdraw(Withdraw { id: self.id(request), digest, owner, again })
     }
 
     pub fn token(&self, granted: &Granted) -> LockToken {

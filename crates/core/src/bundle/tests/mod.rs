@@ -1,0 +1,5 @@
+//! A bundle's record: every answer, and any sequence of calls that race, repeat and lose their answers.
+
+mod answers;
+mod random;
+mod world;
