@@ -27,9 +27,11 @@ pub(super) fn decide(mut state: State<'_>, withdraw: &Withdraw) -> Result<Decide
     if let Some(waiting) = &waiting {
         state.dequeue(id, waiting.place);
     }
-    // Also over a void one: a commit that is under way may have been decided on that.
-    if state.recall(id)?.is_none_or(|memo| memo.fate == Fate::Void) {
-        state.remember(id, fate, Stamp::At(Revision(0)), withdraw.digest, &withdraw.owner);
+    // Also over a void one: a commit that is under way may have been decided on that. It may say which grant it was.
+    let memo = state.recall(id)?;
+    if memo.as_ref().is_none_or(|memo| memo.fate == Fate::Void) {
+        let fencing = memo.map_or(Revision(0), |memo| memo.fencing);
+        state.remember(id, fate, Stamp::At(fencing), withdraw.digest, &withdraw.owner);
     }
     if waiting.is_some() {
         // It may have been its turn: then it is the next one's.

@@ -89,6 +89,17 @@ fn until_made_again_means_that_a_late_commit_stays_out_and_a_new_try_takes_it() 
     assert!(second.is_new && second.fencing != first.fencing);
 }
 
+/// Found by the random walk.
+#[test]
+fn a_grant_that_is_taken_back_twice_in_one_commit_is_remembered_with_its_token() {
+    let mut world = World::default();
+    let alice = world.take(ALICE);
+    let both = [true, false].map(|again| world.withdraw(ALICE, &terms(ALICE), again));
+    world.run_all(HERE, &both);
+    let memo = world.memo(alice.id).unwrap();
+    assert_eq!((memo.fate, crate::Stamp::At(memo.fencing)), (Fate::Released, alice.fencing));
+}
+
 #[test]
 fn what_became_of_it_before_stays_remembered() {
     let mut world = World::default();
