@@ -104,7 +104,7 @@ impl Leases {
             }
         };
         if let Some(taker) = alone {
-            tokio::spawn(self.clone().grant(seconds, of, vec![taker]));
+            tokio::spawn(self.clone().serve(seconds, of, vec![taker]));
         }
         match tokio::time::timeout_at(until, taken).await {
             Ok(Ok(lease)) => lease,
@@ -114,7 +114,7 @@ impl Leases {
     }
 
     /// One lease after the other, each for all who came before it was asked for.
-    async fn grant(self: Arc<Self>, seconds: u32, of: Use, mut takers: Vec<Taker>) {
+    async fn serve(self: Arc<Self>, seconds: u32, of: Use, mut takers: Vec<Taker>) {
         loop {
             let began = Instant::now();
             let granted = self.granted(seconds).await;
