@@ -67,6 +67,11 @@ fn seeds_that_found_bugs_are_clean() {
         (250, "'not applied' was said while an earlier commit could still land"),
         (726, "a waiter that left the queue was granted by its own late commit"),
         (1404, "a waiter of a node that died stayed because the number of waiters was right"),
+        (
+            2986,
+            "a waiter was told that it had waited in vain, and had been handed the lock by a lost answer's commit",
+        ),
+        (4734, "the same, and its call stood behind its own leaving"),
         (6201, "a hand-over and the eviction after it were both lost, and the waiter between them"),
         (10_094, "a grant was taken back from its holder because an older call of his had gone"),
     ] {

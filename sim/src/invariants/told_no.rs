@@ -20,8 +20,8 @@ pub(super) fn violations(evidence: &Evidence<'_>) -> Vec<String> {
                 ));
             }
         }
-        for call in calls {
-            if let Some(life) = denied(story, call) {
+        for call in &calls {
+            if let Some(life) = denied(story, call, &calls) {
                 let (client, token) = (call.client, life.created.0);
                 found.push(format!("lock-{lock}: client {client} was told no, but its grant {token} lives"));
             }
@@ -46,7 +46,7 @@ fn settled(call: &Call) -> Option<Duration> {
 }
 
 /// The grant that a call was denied and that lived all the while.
-fn denied<'a>(story: &'a Story, call: &Call) -> Option<&'a Life> {
+fn denied<'a>(story: &'a Story, call: &Call, calls: &[&Call]) -> Option<&'a Life> {
     let end = call.end?;
     let Told::Refused(refusal) = call.told.as_ref()? else { return None };
     let is_no = matches!(
@@ -64,6 +64,16 @@ fn denied<'a>(story: &'a Story, call: &Call) -> Option<&'a Life> {
         Ask::Renew { fencing, .. } | Ask::Release { fencing, .. } => *fencing == life.created.0,
         Ask::Force => false,
     };
-    let lived = |life: &&Life| life.from <= call.start && life.until() > end;
+    // Who has waited in vain has left the queue: it wasn't handed the lock on the way out either, unless another call of
+    // the same waiter was.
+    let was_granted = |other: &&Call| match (&call.ask, &other.ask) {
+        (Ask::Acquire { id, .. }, Ask::Acquire { id: its, .. }) => {
+            id == its && matches!(other.told, Some(Told::Granted { .. }))
+        }
+        _ => false,
+    };
+    let waited = matches!(refusal, Refusal::WaitTimeout(_)) && !calls.iter().any(was_granted);
+    let since = if waited { end } else { call.start };
+    let lived = |life: &&Life| life.from <= since && life.until() > end;
     story.lives.iter().find(|life| is_no && mine(life) && lived(life))
 }

@@ -52,7 +52,7 @@ impl Batch {
         for job in jobs {
             if let Command::Acquire(acquire) = &job.command
                 && let Some(attachment) = acquire.attachment
-                && job.answer.as_ref().is_some_and(|answer| !answer.is_closed())
+                && job.is_heard()
             {
                 arriving.insert((acquire.id, attachment));
             }

@@ -7,11 +7,11 @@
 
 use super::calls::Failure;
 use super::commit::{Batch, Landed, Poisoned, Witnessed};
-use super::desks::{Answer, Job, Taken, Told, submit};
+use super::desks::{Answer, Job, Taken, Told};
 use super::hints::{Hint, PATIENCE};
 use super::parking::Parked;
 use crate::engine::Node;
-use baton_core::lock::command::Acquire;
+use baton_core::lock::command::{Acquire, Attachment};
 use baton_core::lock::name::Kind;
 use baton_core::lock::roster::Roster;
 use baton_core::lock::{Command, Decided, Effect, GrantId, Hold, LockName, Reply};
@@ -285,6 +285,13 @@ impl Desk {
                 }
             }
             Command::Leave(attachment) | Command::Detach(attachment) => {
+                if self.has_unawares(*attachment, told.revision)
+                    && let Some(call) = self.take_back(attachment.id).filter(Job::is_heard)
+                {
+                    // That is heard first; then there is nothing left to leave.
+                    again.extend([call, job]);
+                    return again;
+                }
                 if let Some(acquire) = self.doubt_of_leaving(&job) {
                     match self.poison(&acquire).await {
                         Poisoned::Yes => {}
@@ -323,9 +330,20 @@ impl Desk {
     fn doubt_of_leaving(&self, job: &Job) -> Option<Acquire> {
         let Command::Leave(attachment) = &job.command else { return None };
         let parked = self.parked.get(&attachment.id)?;
-        let is_heard = job.answer.as_ref().is_some_and(|answer| !answer.is_closed());
-        let matters = parked.doubtful && parked.attachment == attachment.number && is_heard;
+        let matters = parked.doubtful && parked.attachment == attachment.number && job.is_heard();
         matters.then(|| parked.acquire.clone())
+    }
+
+    /// Whether a waiter has the lock without its call having heard of it: the answer to the commit that handed it over got
+    /// lost. What was handed over by the commit at hand is heard in its turn.
+    fn has_unawares(&self, attachment: Attachment, at_hand: Revision) -> bool {
+        let parked = self.parked.get(&attachment.id);
+        let Some(record) = self.view.record(&self.lock.roster()) else { return false };
+        let Ok(roster) = Roster::decode(&record.value) else { return false };
+        parked.is_some_and(|parked| parked.attachment == attachment.number)
+            && roster
+                .find(attachment.id)
+                .is_some_and(|holder| !holder.closed && holder.fencing.unwrap_or(record.revision) != at_hand)
     }
 
     /// Gives an answer to a caller. A new grant that nobody is there to take is taken back.
@@ -358,7 +376,7 @@ impl Desk {
         for holder in &roster.holders {
             if let Some(job) = self.take_back(holder.id) {
                 // Granted by a commit of unknown outcome: its call is to hear so.
-                submit(&self.node, &self.lock, job);
+                self.node.desks.put_back(&self.lock, job);
             }
         }
         if self.node.is_shared && roster.front.is_whole(roster.waiting) {

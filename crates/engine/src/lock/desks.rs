@@ -54,6 +54,11 @@ impl Job {
         matches!(&self.command, Command::Acquire(acquire) if acquire.id == id)
     }
 
+    /// Whether somebody waits for its answer.
+    pub fn is_heard(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| !answer.is_closed())
+    }
+
     pub fn tell(mut self, answer: Answer) -> Result<(), Answer> {
         self.answer.take().map_or(Ok(()), |sender| sender.send(answer))
     }
@@ -119,6 +124,15 @@ impl Desks {
                 tray.hint = Some(Hint::Look);
                 tray.arrived.notify_one();
             }
+        }
+    }
+
+    /// Puts back what was taken up before what lies there now: whoever asked first is answered first. The desk is open.
+    pub(super) fn put_back(&self, lock: &LockName, job: Job) {
+        let mut shard = self.shard(lock).lock().expect("no panic while held");
+        if let Some(tray) = shard.get_mut(lock) {
+            tray.pending.push_front(job);
+            tray.arrived.notify_one();
         }
     }
 

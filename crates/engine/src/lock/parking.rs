@@ -1,7 +1,7 @@
 //! Who waits at a desk: calls that are parked there, and waiters that have lost theirs.
 
 use super::desk::{Desk, LOOK_AGAIN};
-use super::desks::{Answer, Job, submit};
+use super::desks::{Answer, Job};
 use baton_core::Record;
 use baton_core::lock::command::{Acquire, Attachment};
 use baton_core::lock::front::Next;
@@ -130,7 +130,7 @@ impl Desk {
         (self.elsewhere, self.orphans, self.was_unknown) = (elsewhere, orphans, false);
         for id in gone {
             if let Some(job) = self.take_back(id) {
-                submit(&self.node, &self.lock, job);
+                self.node.desks.put_back(&self.lock, job);
             }
         }
     }

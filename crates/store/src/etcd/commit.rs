@@ -3,7 +3,7 @@
 
 use super::client::{CALL_MAX, Failure, LEASE_LEFT, TXN};
 use super::lease::{Lease, now, seconds};
-use super::plan::{Known, Plan, holds, looked_at, plan, range, shown, touched};
+use super::plan::{Known, Plan, holds, looked_at, may_have_happened, plan, range, shown, touched};
 use super::value::Stored;
 use super::wire::{
     LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, Response, ResponseOp, TxnRequest, TxnResponse,
@@ -66,6 +66,15 @@ impl Etcd {
                 Err(Failure::Refused(Reason::Full, _)) if marked && only_deletes(&commit) => {
                     marked = false;
                     continue;
+                }
+                // etcd says so also of the very transaction that crossed its quota, and that it has carried out.
+                Err(Failure::Refused(Reason::Full, detail)) => {
+                    let now = self.known(&commit, until).await;
+                    if now.is_ok_and(|now| !may_have_happened(&commit, &known, &now, &leases)) {
+                        self.unused(&exact, &HashMap::new());
+                        return Err(StoreError::NotApplied { reason: Reason::Full, detail });
+                    }
+                    return Err(StoreError::Unknown { detail });
                 }
                 Err(failure) => return Err(failure.of_commit()),
             };

@@ -51,6 +51,27 @@ pub(super) fn holds(commit: &Commit, known: &Known) -> bool {
     checks && commit.writes.iter().all(touched)
 }
 
+/// Whether anything that the commit would put or touch is as it would be then: of an answer that doesn't tell. Deletes tell
+/// nothing. Whoever put the same under the same lease was this commit, or one that is its like.
+pub(super) fn may_have_happened(
+    commit: &Commit,
+    before: &Known,
+    now: &Known,
+    leases: &HashMap<Key, Lease>,
+) -> bool {
+    let found = |known: &Known, key: &Key| known.get(key).and_then(Option::as_ref).cloned();
+    commit.writes.iter().any(|write| match write {
+        Write::Put { key, value, .. } => found(now, key).is_some_and(|stored| {
+            stored.value[..] == value[..] && stored.lease == leases.get(key).map_or(0, |lease| lease.id)
+        }),
+        Write::Touch { key, .. } => {
+            let modified = |known| found(known, key).map(|stored| stored.modified);
+            modified(before) != modified(now)
+        }
+        Write::Delete { .. } => false,
+    })
+}
+
 /// The transaction, and what each Touch will have made of its record but for its revision.
 pub(super) struct Plan {
     pub txn: TxnRequest,
@@ -185,4 +206,40 @@ fn compared(key: &[u8], relation: Relation, operand: Operand) -> Compare {
 
 fn signed(revision: u64) -> i64 {
     i64::try_from(revision).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_core::{Group, Ttl};
+    use std::time::Duration;
+
+    #[test]
+    fn a_commit_that_crossed_the_quota_is_told_from_one_that_was_refused() {
+        let key = Key::new(Group(1), b"k".as_slice());
+        let stored = |value: &[u8], lease: i64, modified: u64| {
+            let (key, created, meta) = (key.clone(), 1, Meta::default());
+            Some(Stored { key, created, modified, lease, meta, value: value.into() })
+        };
+        let known = |stored: Option<Stored>| Known::from([(key.clone(), stored)]);
+        let leases = HashMap::from([(key.clone(), Lease { id: 7, ..Lease::default() })]);
+        let ttl = Duration::from_secs(5);
+        let put = Write::Put { key: key.clone(), value: b"v".as_slice().into(), ttl: Ttl::Exactly(ttl) };
+        let touch = Write::Touch { key: key.clone(), ttl };
+        let delete = Write::Delete { key: key.clone() };
+        for (write, before, now, expected) in [
+            (&put, None, None, false),
+            (&put, None, stored(b"v", 7, 9), true),
+            (&put, None, stored(b"v", 6, 9), false),
+            (&put, None, stored(b"other", 7, 9), false),
+            (&touch, stored(b"v", 6, 3), stored(b"v", 6, 3), false),
+            (&touch, stored(b"v", 6, 3), stored(b"v", 7, 9), true),
+            (&touch, stored(b"v", 6, 3), None, true),
+            (&delete, None, None, false),
+        ] {
+            let commit = Commit { checks: Vec::new(), writes: vec![write.clone()] };
+            let told = may_have_happened(&commit, &known(before.clone()), &known(now.clone()), &leases);
+            assert_eq!(told, expected, "{write:?}: {before:?}, then {now:?}");
+        }
+    }
 }

@@ -230,8 +230,13 @@ async fn an_etcd_without_space_says_so_still_deletes_and_is_used_again_when_it_h
     etcd.start().await.unwrap();
     let store = open(&etcd.url(), Path::new("")).await.unwrap();
     committed(&store, acquire()).await;
-    let large = vec![b'x'; 256 << 10];
-    let fill = || Write::Put { key: key("large"), value: large[..].into(), ttl: Ttl::Forever };
+    let mut large = vec![b'x'; 256 << 10];
+    // Each time another one: what is there already can't be told from what was just put.
+    let mut fill = || {
+        large.rotate_left(1);
+        large[0] = large[0].wrapping_add(1);
+        Write::Put { key: key("large"), value: large[..].into(), ttl: Ttl::Forever }
+    };
     let full = |answer: &Result<Outcome, StoreError>| {
         matches!(answer, Err(StoreError::NotApplied { reason: Reason::Full, .. }))
     };
