@@ -8,6 +8,7 @@ use super::disk::{Disk, DiskFile, RealDisk};
 use super::segment::{self, FRAME_BYTES, HEADER_BYTES, Header, padded};
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,6 +19,9 @@ const FIRST_SEGMENT_BYTES_MAX: u64 = 4 << 20;
 const SEGMENT_GROWTH: u64 = 4;
 /// The next segment is prepared when one part in this many of the present one is used.
 const PREPARE_AT_PART: u64 = 4;
+/// Between two parts of a segment that is prepared. All at once it would keep the disk from the syncs that callers wait for,
+/// for some hundred milliseconds.
+const PREPARE_PAUSE: Duration = Duration::from_millis(5);
 /// How often a segment that couldn't be prepared is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
@@ -100,8 +104,9 @@ impl Log {
         index: u64,
         sequence: u64,
     ) -> io::Result<Self> {
-        let next = Arc::new(Next { state: Mutex::new(NextState::Unwanted), changed: Condvar::new() });
+        let next = Arc::new(Next::default());
         let current = prepare(&*disk, index, segment_bytes.min(FIRST_SEGMENT_BYTES_MAX), &next)?;
+        next.is_urgent.store(false, Ordering::Release);
         let preparer = std::thread::Builder::new().name("baton-log".into()).spawn({
             let next = next.clone();
             move || prepare_segments(&*disk, &next)
@@ -137,6 +142,7 @@ impl Log {
     /// Waits until the next segment has been prepared or that has failed, then says whether there is room.
     pub fn wait_for_room(&self, payload_bytes: usize) -> bool {
         self.want_next();
+        self.next.hurry();
         let state = self.next.lock();
         let waiting = self.next.changed.wait_while(state, |state| matches!(state, NextState::Wanted(..)));
         drop(waiting.expect("no panic while held"));
@@ -191,6 +197,8 @@ impl Drop for Log {
 struct Next {
     state: Mutex<NextState>,
     changed: Condvar,
+    /// Somebody waits for it.
+    is_urgent: AtomicBool,
 }
 
 /// The segment after the present one. Wanted and failed ones have an index and a size.
@@ -202,7 +210,29 @@ enum NextState {
     Stopped,
 }
 
+impl Default for Next {
+    fn default() -> Self {
+        // Whoever opens a log waits for its first segment.
+        Self { state: Mutex::new(NextState::Unwanted), changed: Condvar::new(), is_urgent: true.into() }
+    }
+}
+
 impl Next {
+    /// It is waited for: no more pauses.
+    fn hurry(&self) {
+        self.is_urgent.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// Lets others have the disk, unless somebody waits for this.
+    fn pause(&self) {
+        let is_idle = |state: &mut NextState| {
+            matches!(state, NextState::Wanted(..)) && !self.is_urgent.load(Ordering::Acquire)
+        };
+        let waited = self.changed.wait_timeout_while(self.lock(), PREPARE_PAUSE, is_idle);
+        drop(waited.expect("no panic while held"));
+    }
+
     fn lock(&self) -> MutexGuard<'_, NextState> {
         self.state.lock().expect("no panic while held")
     }
@@ -236,7 +266,10 @@ fn prepare_segments(disk: &dyn Disk, next: &Next) {
                     return;
                 }
                 match prepared {
-                    Ok(segment) => *state = NextState::Ready(segment),
+                    Ok(segment) => {
+                        next.is_urgent.store(false, Ordering::Release);
+                        *state = NextState::Ready(segment);
+                    }
                     Err(error) => {
                         if !failed_before {
                             tracing::error!(%error, segment = name_of(index), "can't prepare a log segment: no room to grow");
@@ -276,6 +309,10 @@ fn fill(disk: &dyn Disk, index: u64, bytes: u64, next: &Next) -> io::Result<Segm
         let count = (bytes - offset).min(ZEROS.len() as u64);
         file.write_at(offset, &ZEROS[..count as usize])?;
         offset += count;
+        if !next.is_urgent.load(Ordering::Acquire) {
+            file.sync()?;
+            next.pause();
+        }
     }
     file.write_at(0, &header.encode())?;
     if matches!(&*next.lock(), NextState::Stopped) {
