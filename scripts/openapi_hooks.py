@@ -4,13 +4,14 @@ A request that is meant to be refused is sent as generated, apart from the lengt
 """
 
 import threading
+from urllib.parse import quote
 
 import schemathesis
 
 WAIT_MILLIS_MAX = 50
 GRANTS_MAX = 32
 
-# Grants that acquires were answered with: (lockKey, namespace, lockToken, ownerId), the newest last.
+# Grants that acquires were answered with: (lockKey as in a path, namespace, lockToken, ownerId), the newest last.
 grants = []
 # Claims of those who were first: (onceKey, namespace, claimToken), the newest last.
 claims = []
@@ -132,5 +133,7 @@ def after_call(context, case, response):
         if case.operation.path.endswith(":acquireAll"):
             granted = response.json()["grants"]
         with lock:
-            grants.extend((grant["lockKey"], namespace, grant["lockToken"], grant["ownerId"]) for grant in granted)
+            for grant in granted:
+                key = quote(grant["lockKey"], safe="")  # as it is in a path
+                grants.append((key, namespace, grant["lockToken"], grant["ownerId"]))
             del grants[:-GRANTS_MAX]
