@@ -6,7 +6,6 @@ use crate::process::{Running, eventually, line_of, run, wait};
 use crate::server::{Server, quoted};
 use baton_client::once::{Claimed, NotDone};
 use baton_client::{Baton, ErrorCode};
-use baton_testkit::store_url;
 use rustix::process::Signal;
 use serde_json::json;
 use std::path::Path;
@@ -16,14 +15,6 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// On the store that `with-store` has started, or the embedded one.
-fn server() -> Server {
-    match store_url(tempfile::tempdir().unwrap().path()) {
-        url if url == "embedded:" => Server::start_on_a_fixed_port(),
-        url => Server::start_on_a_store(&url),
-    }
-}
-
 /// A command that says so when it runs, and runs until its file is gone.
 fn until_removed(file: &Path) -> String {
     format!("echo started > {0}; while [ -e {0} ]; do sleep 0.02; done; echo done", quoted(file))
@@ -31,7 +22,7 @@ fn until_removed(file: &Path) -> String {
 
 #[test]
 fn of_a_hundred_racing_callers_one_is_first_and_its_result_survives_a_kill_of_the_server() {
-    let mut server = server();
+    let mut server = Server::start_on_a_fixed_port();
     let callers: Vec<_> = (0..100)
         .map(|caller| {
             let url = server.url.clone();
@@ -64,7 +55,7 @@ fn of_a_hundred_racing_callers_one_is_first_and_its_result_survives_a_kill_of_th
 
 #[test]
 fn a_command_runs_once_and_later_callers_print_and_exit_alike_without_running_it() {
-    let server = server();
+    let server = Server::start_on_a_fixed_port();
     let file = server.file("runs");
     let script = format!("echo ran >> {}; printf 'é\\377'; exit 7", quoted(&file));
     for _ in 0..3 {
@@ -80,7 +71,7 @@ fn a_command_runs_once_and_later_callers_print_and_exit_alike_without_running_it
 
 #[test]
 fn a_command_that_prints_many_small_pieces_and_leaves_somebody_behind_comes_to_its_end() {
-    let server = server();
+    let server = Server::start_on_a_fixed_port();
     // 12,000 pieces are more than any pipe holds; 200 is not a signal's code; who is left behind keeps the output open.
     let script = "i=0; while [ $i -lt 12000 ]; do echo line $i; i=$((i + 1)); done; sleep 5 & exit 200";
     let arguments = ["once", "k", "--", "sh", "-c", script];
@@ -102,7 +93,7 @@ fn a_command_that_prints_many_small_pieces_and_leaves_somebody_behind_comes_to_i
 
 #[test]
 fn who_comes_while_it_runs_waits_or_exits_with_75() {
-    let server = server();
+    let server = Server::start_on_a_fixed_port();
     let file = server.file("first");
     let script = until_removed(&file);
     let first =
@@ -125,7 +116,7 @@ fn who_comes_while_it_runs_waits_or_exits_with_75() {
 
 #[test]
 fn a_killed_caller_s_claim_passes_on() {
-    let server = server();
+    let server = Server::start_on_a_fixed_port();
     let file = server.file("orphan");
     let script = until_removed(&file);
     let first = Running::start(&mut server.command(&["once", "k", "--ttl", "2s", "--", "sh", "-c", &script]));
@@ -139,7 +130,7 @@ fn a_killed_caller_s_claim_passes_on() {
 
 #[test]
 fn what_is_not_kept_runs_again() {
-    let server = server();
+    let server = Server::start_on_a_fixed_port();
     for (arguments, code) in [(&["--retry-failed"][..], 3), (&[], 143)] {
         let script = if code == 3 { "exit 3" } else { "kill -TERM $$" };
         let mut call = vec!["once", "k"];
@@ -156,7 +147,7 @@ fn what_is_not_kept_runs_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn run_does_the_work_once_and_gives_its_result_to_all() {
-    let server = server();
+    let server = Server::start_on_a_fixed_port();
     let baton = Baton::connect(&server.url).await.unwrap();
     let runs = Arc::new(AtomicUsize::new(0));
     let callers: Vec<_> = (0..20)
@@ -183,7 +174,7 @@ async fn run_does_the_work_once_and_gives_its_result_to_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn work_that_fails_or_is_dropped_lets_the_next_caller_try_and_a_live_claim_outlasts_its_ttl() {
-    let server = server();
+    let server = Server::start_on_a_fixed_port();
     let baton = Baton::connect(&server.url).await.unwrap();
     let once = baton.once("k").ttl(Duration::from_secs(1));
     let failed = once.clone().run(|_claim| async { Err::<(), _>("no luck") }).await;
@@ -211,7 +202,7 @@ async fn work_that_fails_or_is_dropped_lets_the_next_caller_try_and_a_live_claim
 
 #[test]
 fn a_server_that_is_paused_past_the_ttl_costs_the_claim_and_the_command_is_stopped() {
-    let server = server();
+    let server = Server::start_on_a_fixed_port();
     let file = server.file("paused");
     let script = until_removed(&file);
     let first = Running::start(&mut server.command(&["once", "k", "--ttl", "1s", "--", "sh", "-c", &script]));

@@ -1,6 +1,7 @@
 //! A real server: the built binary, on a free port, with a directory of its own.
 
 use crate::process::{self, Output};
+use baton_testkit::store_url;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -57,7 +58,8 @@ impl Server {
     }
 
     fn start_on(listen: &str) -> Self {
-        let (directory, store) = (tempfile::tempdir().unwrap(), "embedded:".to_owned());
+        let directory = tempfile::tempdir().unwrap();
+        let store = store_url(directory.path());
         let (child, url) = launch(listen, &store, &[], directory.path());
         Self { child, url, store, variables: Vec::new(), directory }
     }
