@@ -3,6 +3,7 @@
 use baton_core::lock::{LockName, Mode};
 use baton_engine::lock::{AcquireCall, Granted, LockError, Refusal, ReleaseCall, Wait};
 use baton_engine::{Config, Engine, Random};
+use baton_testkit::faulty::Faulty;
 use baton_testkit::simulated::{Faults, Node, Simulated};
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,4 +134,33 @@ async fn a_node_that_drains_sends_its_waiters_away_and_they_keep_their_places_at
     ground.release(0, "b", &second).await;
     let third = third.await.unwrap().unwrap();
     assert!(third.fencing > second.fencing && second.fencing > first.fencing);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_between_nodes_is_one_store_call_at_each() {
+    let store = Simulated::for_many(4);
+    let stores = [0, 1].map(|_| Faulty::new(store.node(Faults::none())));
+    let start = |index: usize| {
+        Engine::start(Arc::new(stores[index].clone()), Config::default(), Random::seeded(index as u64))
+    };
+    let (one, other) = (start(0).await.unwrap(), start(1).await.unwrap());
+    // Until both have looked at every lock there is, as they do at their start.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let lock = LockName::new("default", "k");
+    let first = one.acquire(&lock, call("a", Wait::No)).await.unwrap();
+    let (engine, name) = (other.clone(), lock.clone());
+    let waiter = tokio::spawn(async move { engine.acquire(&name, call("b", Wait::Forever)).await });
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while one.lock_queue(&lock).await.unwrap().is_empty() {
+        assert!(Instant::now() < deadline, "b doesn't get into the queue");
+    }
+    // Until the hint of it is there; less than until anybody looks by itself.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let before = [stores[0].calls(), stores[1].calls()];
+    let (token, owner) = (first.token.reveal(), "a".into());
+    let release = ReleaseCall { token, owner, principal: "".into(), request_id: None };
+    one.release(&lock, release).await.unwrap();
+    assert!(waiter.await.unwrap().unwrap().fencing > first.fencing);
+    let made = [stores[0].calls() - before[0], stores[1].calls() - before[1]];
+    assert_eq!(made, [1, 1], "a commit at each, and nothing is read before either");
 }
