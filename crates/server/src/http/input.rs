@@ -16,7 +16,8 @@ use std::time::Duration;
 
 /// The namespace of calls that don't name one.
 pub(crate) const NAMESPACE_DEFAULT: &str = "default";
-/// Of a body that is too long, this much more is read and dropped, so that the client gets to see the answer.
+/// Of a body that is too long, this much more than is allowed is read and dropped, so that the client gets to see the
+/// answer.
 const DISCARD_BYTES_MAX: u64 = 1024 * 1024;
 /// What a message may quote of a request.
 const QUOTE_CHARS_MAX: usize = 200;
@@ -122,7 +123,7 @@ fn decode(text: &str, plus_is_space: bool) -> Result<Cow<'_, str>, &'static str>
 pub(crate) async fn body(mut body: Body, bytes_max: usize, within: Duration) -> Result<Bytes, Problem> {
     let too_long = || Problem::invalid("body", format!("the body must have at most {bytes_max} bytes"));
     if body.size_hint().lower() > bytes_max as u64 {
-        discard(body, within).await;
+        discard(body, bytes_max, within).await;
         return Err(too_long());
     }
     let mut whole = std::pin::pin!(async move {
@@ -131,7 +132,7 @@ pub(crate) async fn body(mut body: Body, bytes_max: usize, within: Duration) -> 
             let frame = frame.map_err(|_| Problem::invalid("body", "the body ended before its time"))?;
             if let Ok(data) = frame.into_data() {
                 if all.len() + data.len() > bytes_max {
-                    discard(body, within).await;
+                    discard(body, bytes_max, within).await;
                     return Err(too_long());
                 }
                 if all.is_empty() && body.is_end_stream() {
@@ -155,8 +156,8 @@ pub(crate) async fn body(mut body: Body, bytes_max: usize, within: Duration) -> 
 }
 
 /// Closing a socket with unread bytes in it would take the answer away from the client.
-async fn discard(mut body: Body, within: Duration) {
-    let mut left = DISCARD_BYTES_MAX;
+async fn discard(mut body: Body, bytes_max: usize, within: Duration) {
+    let mut left = bytes_max as u64 + DISCARD_BYTES_MAX;
     if body.size_hint().lower() > left {
         return;
     }
