@@ -8,6 +8,7 @@
 //! - [`codec`]: how records are written
 //! - [`name`]: what things are called, and the store keys made of it
 //! - [`lock`]: the lock
+//! - [`meter`]: what is used of something, and what is promised; limits rest on it
 //! - [`bundle`]: several locks at once, all or none
 //! - [`once`]: the first caller does the work, all others get its result
 //! - [`fence`]: the highest token that a resource was used with
@@ -21,6 +22,7 @@ pub mod commit;
 mod draft;
 pub mod fence;
 pub mod lock;
+pub mod meter;
 pub mod name;
 pub mod once;
 pub mod record;

@@ -6,10 +6,12 @@
 
 mod circuit;
 
+use crate::charge::Charge;
 use crate::contract::{
     BreakerState, Guarantees, Page, Range, Reading, Reason, Store, StoreError, StoreFuture, Usage,
 };
 use crate::watch::Watch;
+use baton_core::meter::Charged;
 use baton_core::{Bytes, Commit, Group, Key, Outcome};
 use circuit::{Change, Circuit, GIVEN_UP_MIN, Phase, Verdict};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -81,6 +83,10 @@ impl Store for Breaker {
 
     fn scan(&self, range: Range, limit: usize) -> StoreFuture<'_, Page> {
         Box::pin(self.through(async move { self.store.scan(range, limit).await }))
+    }
+
+    fn charge(&self, charge: Charge) -> StoreFuture<'_, Charged> {
+        Box::pin(self.through(async move { self.store.charge(charge).await }))
     }
 
     fn watch(&self, prefix: Bytes) -> Watch {

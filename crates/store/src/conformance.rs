@@ -7,6 +7,7 @@
 //! one store may be used for all of them, also at the same time as others use it.
 
 mod atomic;
+mod charge;
 mod conflict;
 mod expiry;
 mod invalid;
@@ -57,6 +58,8 @@ pub async fn all<H: Harness>(harness: &H) {
     invalid::changes_nothing(harness).await;
     resend::takes_effect_once(harness).await;
     winner::is_one(harness).await;
+    charge::is_the_function(harness).await;
+    charge::takes_exactly_the_limit(harness).await;
     scan::pages_are_stable(harness).await;
     watch::hints_or_says_that_it_lost_some(harness).await;
     survival::of_what_was_acknowledged(harness).await;

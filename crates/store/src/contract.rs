@@ -1,6 +1,8 @@
 //! The store contract: compare-and-commit on versioned records, with time to live, a clock and hints.
 
+use crate::charge::{self, Charge};
 use crate::watch::Watch;
+use baton_core::meter::Charged;
 use baton_core::{Bytes, Commit, Group, Key, Outcome, Record, WallTime};
 use std::future::Future;
 use std::pin::Pin;
@@ -27,6 +29,15 @@ pub trait Store: Send + Sync + 'static {
     /// Hints of records, of any group, whose names begin with `prefix`, that have expired and were collected: some
     /// seconds late, and as incomplete as any hint.
     fn expirations(&self, prefix: Bytes) -> Watch;
+
+    /// All claims are charged on their meters if all find room, else none. Meters are records: durable when it answers, read
+    /// like any other, without hints. Whatever language it is done in, it is what `baton_core::meter::settle` says.
+    fn charge(&self, charge: Charge) -> StoreFuture<'_, Charged> {
+        Box::pin(async move {
+            charge.validate(self.guarantees().charge_spans_groups)?;
+            charge::by_commit(charge, |keys| self.read(keys), |commit| self.commit(commit)).await
+        })
+    }
 
     /// What holds on crash, failover and clock step.
     fn guarantees(&self) -> Guarantees;
@@ -113,6 +124,8 @@ pub struct Guarantees {
     pub shared: bool,
     /// Whether a call is answered as long as this process lives: then nobody needs a time limit for it.
     pub answers_always: bool,
+    /// Whether meters of several groups can be charged together.
+    pub charge_spans_groups: bool,
     /// The shortest time to live it can keep.
     pub ttl_min: Duration,
     /// Expiry happens at most this much after the exact moment.

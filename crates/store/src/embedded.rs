@@ -45,8 +45,10 @@ mod writer;
 pub use options::{EXIT_DISK_FAILED, Options};
 pub use recover::OpenError;
 
+use crate::charge::Charge;
 use crate::contract::{Guarantees, Page, Range, Reading, Store, StoreError, StoreFuture, Usage};
 use crate::watch::{Hub, Watch};
+use baton_core::meter::Charged;
 use baton_core::{Bytes, Commit, Key, Outcome};
 use disk::{Disk, RealDisk};
 use queue::{Answer, Queue, Request};
@@ -185,6 +187,13 @@ impl Store for Embedded {
         Box::pin(self.ask(move |answer| Request::Scan(range, limit, answer)))
     }
 
+    fn charge(&self, charge: Charge) -> StoreFuture<'_, Charged> {
+        Box::pin(async move {
+            charge.validate(true)?;
+            self.ask(|answer| Request::Charge(charge, answer)).await
+        })
+    }
+
     fn watch(&self, prefix: Bytes) -> Watch {
         self.hub.subscribe(prefix)
     }
@@ -198,6 +207,7 @@ impl Store for Embedded {
             store: "embedded",
             shared: false,
             answers_always: true,
+            charge_spans_groups: true,
             ttl_min: Duration::from_millis(1),
             ttl_granularity: Duration::from_millis(1),
             on_crash: "nothing acknowledged is lost; leases don't run while the store is down",

@@ -43,8 +43,10 @@ mod value;
 mod wire;
 
 use super::OpenStoreError;
+use crate::charge::{Charge, by_commit};
 use crate::contract::{Guarantees, Page, Range, Reading, Reason, Store, StoreError, StoreFuture, Usage};
 use crate::watch::{Hub, Watch};
+use baton_core::meter::Charged;
 use baton_core::{Bytes, Commit, Key, Outcome};
 use client::{CALL_MAX, Client, Failure, RANGE, TXN};
 use follow::Follower;
@@ -181,6 +183,16 @@ impl Store for Etcd {
         Box::pin(self.scan_some(range, limit))
     }
 
+    /// By the later of this node's wall clock and what the meter has seen: etcd has no clock to ask.
+    fn charge(&self, charge: Charge) -> StoreFuture<'_, Charged> {
+        Box::pin(async move {
+            charge.validate(true)?;
+            let read = |keys| -> StoreFuture<'_, Reading> { Box::pin(self.read_all(keys)) };
+            let commit = |commit| -> StoreFuture<'_, Outcome> { Box::pin(self.commit_anywhere(commit)) };
+            by_commit(charge, read, commit).await
+        })
+    }
+
     fn watch(&self, prefix: Bytes) -> Watch {
         self.hub.subscribe(prefix)
     }
@@ -195,6 +207,7 @@ impl Store for Etcd {
             store: "etcd",
             shared: true,
             answers_always: false,
+            charge_spans_groups: true,
             ttl_min: Duration::from_secs(2),
             ttl_granularity: Duration::from_secs(3),
             on_crash: "nothing acknowledged is lost: a majority of the members has synced it",

@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`contract`]: what a store must do, small enough to remember
 //! - [`watch`]: change hints
+//! - `charge`: meters, and how a store charges them that can't do it by itself
 //! - [`open()`]: from a URL to a store
 //! - [`breaker`]: refuses at once while a server is gone
 //! - `valid`: what is refused whatever the store
@@ -12,6 +13,7 @@
 //! Nothing here knows what the records mean.
 
 pub mod breaker;
+mod charge;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod contract;
@@ -21,6 +23,7 @@ mod valid;
 pub mod watch;
 
 pub use breaker::Breaker;
+pub use charge::Charge;
 pub use contract::{
     BreakerState, Guarantees, Page, Range, Reading, Reason, Store, StoreError, StoreFuture, Usage,
 };

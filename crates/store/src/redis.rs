@@ -359,6 +359,7 @@ impl Store for Redis {
             store: "redis",
             shared: true,
             answers_always: false,
+            charge_spans_groups: false,
             ttl_min: Duration::from_millis(1),
             ttl_granularity: Duration::from_millis(1),
             on_crash: "with appendfsync always nothing acknowledged is lost; leases run on while Redis is down",

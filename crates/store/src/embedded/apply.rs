@@ -3,13 +3,26 @@
 use super::effect::{self, EFFECT_OVERHEAD_BYTES, Entry};
 use super::state::{self, State, View};
 use super::time::micros;
+use crate::charge::Charge;
 use crate::watch::Change;
 use baton_core::{Check, Commit, Group, Key, Record, Revision, Ttl, Write};
 use std::time::Duration;
 
+/// By how much a claim makes a meter's value longer, at most: a new one, with a row of the longest names.
+const CLAIM_GROWTH_BYTES: usize = 512;
+
 /// At most how many bytes its effects take in the log.
 pub(super) fn log_bytes_max(commit: &Commit) -> usize {
     commit.bytes() + commit.writes.len() * EFFECT_OVERHEAD_BYTES
+}
+
+/// At most how many bytes a charge takes in the log, by the meters as they are now. The memo has all of them again.
+pub(super) fn charge_bytes_max(state: &State, charge: &Charge) -> usize {
+    let meters = charge.claims.iter().map(|claim| {
+        let value = state.peek(&claim.key).map_or(0, |entry| entry.value.len());
+        claim.key.name.len() + 2 * (value + CLAIM_GROWTH_BYTES) + EFFECT_OVERHEAD_BYTES
+    });
+    meters.sum::<usize>() + charge.memo.as_ref().map_or(0, |memo| memo.key.name.len() + EFFECT_OVERHEAD_BYTES)
 }
 
 /// Whether all checks hold and everything touched is there; else every record checked or touched.

@@ -4,7 +4,9 @@
 //! can take should hear so while trying again is still useful, instead of waiting in line.
 
 use super::effect::Entry;
+use crate::charge::Charge;
 use crate::contract::{Page, Range, Reading, Reason, StoreError};
+use baton_core::meter::Charged;
 use baton_core::{Bytes, Commit, Key, Outcome};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -16,12 +18,16 @@ use tokio::sync::oneshot;
 /// long again. One that hands a lock from client to client at full speed has a request in flight all the time.
 const BRISK: Duration = Duration::from_micros(250);
 
+/// What a claim takes while it waits, beside its name: about.
+const CLAIM_BYTES: usize = 256;
+
 /// Where an answer goes.
 pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What the writer is asked to do.
 pub(super) enum Request {
     Commit(Commit, Answer<Outcome>),
+    Charge(Charge, Answer<Charged>),
     Read(Vec<Key>, Answer<Reading>),
     Scan(Range, usize, Answer<Page>),
     /// A snapshot begins: where must the log be read from to complete it?
@@ -52,6 +58,7 @@ impl Request {
     fn bytes(&self) -> usize {
         match self {
             Self::Commit(commit, _) => commit.bytes(),
+            Self::Charge(charge, _) => charge.keys().map(|key| key.name.len() + CLAIM_BYTES).sum(),
             Self::Read(keys, _) => keys.iter().map(|key| key.name.len()).sum(),
             Self::Scan(..) | Self::Mark(_) | Self::Copy(..) | Self::Close => 0,
         }
@@ -180,6 +187,7 @@ pub(super) fn refuse(request: Request, detail: &str) {
     let error = unavailable(detail);
     match request {
         Request::Commit(_, answer) => drop(answer.send(Err(error))),
+        Request::Charge(_, answer) => drop(answer.send(Err(error))),
         Request::Read(_, answer) => drop(answer.send(Err(error))),
         Request::Scan(_, _, answer) => drop(answer.send(Err(error))),
         Request::Mark(_) | Request::Copy(..) | Request::Close => {}

@@ -8,9 +8,11 @@ use super::log::{Batch, Log};
 use super::queue::{Answer, Copied, Mark, Queue, Request, refuse};
 use super::state::{self, State, View};
 use super::time::{LeaseClock, Time};
+use crate::charge::{self, Charge};
 use crate::contract::{Page, Range, Reading, Reason, StoreError};
 use crate::watch::{Change, Hub};
-use baton_core::{Commit, Key, Outcome, Revision, WallTime};
+use baton_core::meter::{Charged, settle};
+use baton_core::{Commit, Key, Outcome, Record, Revision, WallTime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -70,6 +72,7 @@ pub(super) struct Writer {
 /// An answer that waits for the sync.
 enum Reply {
     Commit(Answer<Outcome>, Result<Outcome, StoreError>),
+    Charge(Answer<Charged>, Result<Charged, StoreError>),
     Read(Answer<Reading>, Result<Reading, StoreError>),
     Scan(Answer<Page>, Result<Page, StoreError>),
     Mark(SyncSender<Mark>),
@@ -81,6 +84,7 @@ impl Reply {
     fn send(self) {
         match self {
             Self::Commit(answer, outcome) => drop(answer.send(outcome)),
+            Self::Charge(answer, charged) => drop(answer.send(charged)),
             Self::Read(answer, reading) => drop(answer.send(reading)),
             Self::Scan(answer, page) => drop(answer.send(page)),
             Self::Mark(_) | Self::Copy(..) => {}
@@ -94,9 +98,10 @@ impl Reply {
         };
         match self {
             Self::Commit(_, outcome) if outcome.is_ok() => *outcome = Err(full()),
+            Self::Charge(_, charged) if charged.is_ok() => *charged = Err(full()),
             Self::Read(_, reading) => *reading = Err(full()),
             Self::Scan(_, page) => *page = Err(full()),
-            Self::Commit(..) | Self::Mark(_) | Self::Copy(..) => {}
+            Self::Commit(..) | Self::Charge(..) | Self::Mark(_) | Self::Copy(..) => {}
         }
     }
 }
@@ -149,10 +154,12 @@ impl Writer {
         let mut replies = Vec::new();
         let mut open = true;
         while let Some(request) = requests.peek() {
-            if let Request::Commit(commit, _) = request
-                && !self.batch.is_empty()
-                && !self.admits(commit)
-            {
+            let log_bytes_max = match request {
+                Request::Commit(commit, _) => apply::log_bytes_max(commit),
+                Request::Charge(charge, _) => apply::charge_bytes_max(&self.state, charge),
+                _ => 0,
+            };
+            if log_bytes_max > 0 && !self.batch.is_empty() && !self.admits(log_bytes_max) {
                 break;
             }
             let Some(request) = requests.next() else { break };
@@ -160,6 +167,10 @@ impl Writer {
                 Request::Commit(commit, answer) => {
                     let outcome = self.commit(commit, &mut view, now, wall_us, trouble.as_deref());
                     Reply::Commit(answer, outcome)
+                }
+                Request::Charge(charge, answer) => {
+                    let charged = self.charge(&charge, &mut view, now, wall_us, trouble.as_deref());
+                    Reply::Charge(answer, charged)
                 }
                 Request::Read(keys, answer) => Reply::Read(answer, Ok(self.read(&keys, &mut view, now))),
                 Request::Scan(range, limit, answer) => {
@@ -199,9 +210,9 @@ impl Writer {
         self.gauges.bytes.store(self.state.bytes, Ordering::Relaxed);
     }
 
-    /// Whether the commit may join the batch as it is.
-    fn admits(&self, commit: &Commit) -> bool {
-        let bytes = self.batch.len() + apply::log_bytes_max(commit);
+    /// Whether so much may join the batch as it is.
+    fn admits(&self, log_bytes_max: usize) -> bool {
+        let bytes = self.batch.len() + log_bytes_max;
         bytes <= BATCH_BYTES_MAX && self.log.has_room(bytes + LOG_RESERVE_BYTES)
     }
 
@@ -217,6 +228,42 @@ impl Writer {
         if let Err(found) = apply::check(&self.state, &commit, view) {
             return Ok(Outcome::Conflict { found, now });
         }
+        let (revision, witnessed) = self.carry_out(commit, view.now_us, wall_us, trouble, true)?;
+        Ok(Outcome::Committed { revision, now, witnessed })
+    }
+
+    fn charge(
+        &mut self,
+        charge: &Charge,
+        view: &mut View,
+        now: WallTime,
+        wall_us: u64,
+        trouble: Option<&str>,
+    ) -> Result<Charged, StoreError> {
+        let mut value = |key: &Key| self.state.get(key, view).map(|(_, entry)| entry.value.clone());
+        if let Some(memo) = &charge.memo
+            && let Some(charged) = charge::remembered(value(&memo.key).as_ref())?
+        {
+            return Ok(charged);
+        }
+        let found: Vec<_> = charge.claims.iter().map(|claim| value(&claim.key)).collect();
+        let settled = settle(&charge.claims, &found, now.0).map_err(|_| charge::unreadable())?;
+        let commit = Commit { checks: Vec::new(), writes: charge::writes(charge, &settled, now.0) };
+        if !commit.writes.is_empty() {
+            self.carry_out(commit, view.now_us, wall_us, trouble, false)?;
+        }
+        charge::charged(settled, now.0)
+    }
+
+    /// Does what was found to hold: its revision, and what it witnessed.
+    fn carry_out(
+        &mut self,
+        commit: Commit,
+        now_us: u64,
+        wall_us: u64,
+        trouble: Option<&str>,
+        hints: bool,
+    ) -> Result<(Revision, Vec<Option<Record>>), StoreError> {
         self.find_room(&commit, trouble)?;
         let next = self.revision + 1;
         let revision = Revision(if wall_us > Revision::MAX.0 { next } else { next.max(wall_us) });
@@ -225,10 +272,10 @@ impl Writer {
         }
         self.revision = revision.0;
         self.must_sync = true;
-        let hints = self.hub.is_watched().then_some(&mut self.hints);
+        let hints = (hints && self.hub.is_watched()).then_some(&mut self.hints);
         let (state, log) = (&mut self.state, self.batch.payload());
-        let mut application = Application { state, log, hints, revision, now_us: view.now_us };
-        Ok(Outcome::Committed { revision, now, witnessed: application.apply(commit.writes) })
+        let mut application = Application { state, log, hints, revision, now_us };
+        Ok((revision, application.apply(commit.writes)))
     }
 
     /// Refuses a commit for which there is no memory or no disk, before anything has changed.
@@ -322,6 +369,9 @@ impl Writer {
                 Reply::Copy(answer, records) => drop(answer.send(Copied { records, mark })),
                 Reply::Commit(answer, outcome) => {
                     callers.push(Reply::Commit(answer, self.unless_dead(outcome)))
+                }
+                Reply::Charge(answer, charged) => {
+                    callers.push(Reply::Charge(answer, self.unless_dead(charged)))
                 }
                 Reply::Read(answer, reading) => callers.push(Reply::Read(answer, self.unless_dead(reading))),
                 Reply::Scan(answer, page) => callers.push(Reply::Scan(answer, self.unless_dead(page))),

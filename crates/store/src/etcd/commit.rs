@@ -18,6 +18,11 @@ use tokio::time::Instant;
 impl Etcd {
     pub(super) async fn commit_once(&self, commit: Commit) -> Result<Outcome, StoreError> {
         validate(&commit)?;
+        self.commit_anywhere(commit).await
+    }
+
+    /// etcd's transactions know no groups.
+    pub(super) async fn commit_anywhere(&self, commit: Commit) -> Result<Outcome, StoreError> {
         let Ok(_under_way) = self.commits.try_acquire() else {
             let detail = format!("{COMMITS_MAX} commits are under way already");
             return Err(StoreError::NotApplied { reason: Reason::Unavailable, detail });

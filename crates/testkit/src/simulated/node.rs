@@ -257,6 +257,7 @@ impl Store for Node {
             store: "simulated",
             shared: self.store.shared.has_many_nodes,
             answers_always: false,
+            charge_spans_groups: false,
             ttl_min: Duration::from_millis(1),
             ttl_granularity: Duration::from_millis(1),
             on_crash: "there is nothing to crash",
