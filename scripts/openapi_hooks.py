@@ -19,9 +19,12 @@ lock = threading.Lock()
 calls = 0
 
 
-def shorten(acquire):
-    """Bounds the wait of one acquire, of one or of several locks, or claim, and leaves alone whatever isn't a valid wait."""
-    if not isinstance(acquire, dict) or not (acquire.get("wait") is True or "waitTimeoutMillis" in acquire):
+def shorten(acquire, by_default=False):
+    """Bounds the wait of one acquire, of one or of several locks, claim or candidate, and leaves alone whatever isn't a valid
+    wait. A candidate waits also if it says nothing of it."""
+    if not isinstance(acquire, dict):
+        return
+    if not (acquire.get("wait", by_default) is True or "waitTimeoutMillis" in acquire):
         return
     wait = acquire.get("waitTimeoutMillis")
     if wait is None or (type(wait) is int and WAIT_MILLIS_MAX < wait <= 600_000):
@@ -111,7 +114,7 @@ def before_call(context, case, kwargs):
         if "{onceKey}" in path:
             use_a_claim(case)
     if isinstance(case.body, dict):
-        shorten(case.body)
+        shorten(case.body, by_default=path.endswith("/campaign"))
         for call in inner_calls(case.body):
             if isinstance(call.get("call"), dict):
                 shorten(call["call"].get("acquire"))
