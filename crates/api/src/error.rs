@@ -51,6 +51,12 @@ error_codes! {
     InvalidArgument = "INVALID_ARGUMENT", 400, 64;
     /// The leader's lease ran out, or was taken away: someone else may lead.
     LeadershipLost = "LEADERSHIP_LOST", 409, 75;
+    /// As much was used as may be; `retryAfterMillis` says when to come back.
+    LimitExceeded = "LIMIT_EXCEEDED", 429, 75;
+    /// The limit's algorithm can't do what was asked for.
+    LimitMismatch = "LIMIT_MISMATCH", 409, 65;
+    /// There is no limit of this name.
+    LimitNotFound = "LIMIT_NOT_FOUND", 404, 69;
     /// Someone else holds the lock.
     LockAlreadyHeld = "LOCK_ALREADY_HELD", 409, 75;
     /// Nobody holds the lock, but a holder's lease ran out, and the lock-delay it asked for is not over.
@@ -79,6 +85,8 @@ error_codes! {
     Overloaded = "OVERLOADED", 503, 75;
     /// The lock's queue is at its configured maximum.
     QueueFull = "QUEUE_FULL", 503, 75;
+    /// The receipt is not an authentic one for this limit and key.
+    ReceiptInvalid = "RECEIPT_INVALID", 403, 77;
     /// The same requestId came with other parameters.
     RequestIdReused = "REQUEST_ID_REUSED", 422, 65;
     /// A higher fencing token was seen: another holder has come since.

@@ -16,6 +16,7 @@ pub mod bundle;
 pub mod election;
 pub mod error;
 pub mod fence;
+pub mod limit;
 pub mod limits;
 pub mod lock;
 pub mod mode;

@@ -48,6 +48,40 @@ pub const BUNDLE_KEYS: RangeInclusive<usize> = 1..=16;
 /// Calls in a batch.
 pub const BATCH_CALLS: RangeInclusive<usize> = 1..=256;
 
+/// How much a key may use in a window.
+pub const LIMIT: RangeInclusive<u64> = 1..=1_000_000_000_000;
+/// Milliseconds of a limit's window: up to a leap year.
+pub const WINDOW_MILLIS: RangeInclusive<u64> = 1..=366 * 24 * 60 * 60 * 1000;
+/// What one check may cost.
+pub const COST: RangeInclusive<u64> = 0..=1_000_000_000;
+/// Checks in one call.
+pub const CHECKS: RangeInclusive<usize> = 1..=16;
+/// Keys with a limit of their own.
+pub const OVERRIDES_MAX: usize = 1_000;
+/// Bytes of a definition's body, with as many overrides as may be.
+pub const DEFINITION_BYTES_MAX: usize = 640 * 1024;
+/// The highest limit of an algorithm that keeps an entry for each use.
+pub const ENTRIES_MAX: u64 = 1_000;
+/// Milliseconds of a lease on a part of a limit.
+pub const LEASE_TTL_MILLIS: RangeInclusive<u64> = 100..=3_600_000;
+/// Bytes of a time zone's name.
+pub const TIME_ZONE_BYTES: RangeInclusive<usize> = 1..=64;
+/// Bytes of a receipt as text; the real ones are shorter.
+pub const RECEIPT_BYTES: RangeInclusive<usize> = 1..=256;
+
+/// A lease's id: up to 64 letters, digits and `-_.:`, with a letter or digit at its end.
+pub fn check_lease_id(field: &str, id: &str) -> Result<(), ErrorBody> {
+    check_text(field, id, 1..=64)?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    if id.bytes().all(plain) && id.bytes().last().is_some_and(|byte| byte.is_ascii_alphanumeric()) {
+        return Ok(());
+    }
+    Err(ErrorBody::invalid(
+        field,
+        format!("{field} must be letters, digits and -_.:, and end with a letter or digit"),
+    ))
+}
+
 /// A lock key: 1 to 512 bytes without control characters, not `.` or `..` (which paths swallow).
 pub fn check_key(key: &str) -> Result<(), ErrorBody> {
     check_name("lockKey", key)

@@ -7,6 +7,7 @@
 //! - [`view`], `draft`: what a decision sees, and the commit it drafts
 //! - [`codec`]: how records are written
 //! - [`name`]: what things are called, and the store keys made of it
+//! - [`limit`]: how much of something a key may use
 //! - [`lock`]: the lock
 //! - [`meter`]: what is used of something, and what is promised; limits rest on it
 //! - [`bundle`]: several locks at once, all or none
@@ -21,6 +22,7 @@ pub mod codec;
 pub mod commit;
 mod draft;
 pub mod fence;
+pub mod limit;
 pub mod lock;
 pub mod meter;
 pub mod name;

@@ -1,6 +1,8 @@
 //! Starting, readiness, draining, and what all services of a node share.
 
 use crate::fence::tallies::Tallies;
+use crate::limit::definitions::{self, Definitions};
+use crate::limit::keys::Keys;
 use crate::lock::desks::Desks;
 use crate::lock::history::History;
 use crate::lock::rosters::Rosters;
@@ -74,6 +76,8 @@ pub(crate) struct Node {
     pub members: Members,
     pub waiting: Waiting,
     pub tallies: Tallies,
+    pub definitions: Definitions,
+    pub limit_keys: Keys,
     pub draining: Signal,
     /// Whether other nodes may use the store too.
     pub is_shared: bool,
@@ -105,6 +109,8 @@ impl Engine {
             members: Members::default(),
             waiting: Waiting::default(),
             tallies: Tallies::default(),
+            definitions: Definitions::default(),
+            limit_keys: Keys::default(),
             draining: Signal::default(),
             started: Instant::now(),
             wall_offset_ms: AtomicI64::new(0),
@@ -121,6 +127,8 @@ impl Engine {
                 tokio::spawn(crate::lock::hints::keep(node.clone(), hints));
             }
         }
+        let changes = node.store.watch(baton_core::limit::DEFINITION[..].into());
+        tokio::spawn(definitions::keep(node.clone(), changes));
         tokio::spawn(crate::lock::history::keep(node.clone()));
         tokio::spawn(crate::lock::sweep::keep(node.clone()));
         Ok(Self { node })

@@ -6,6 +6,7 @@
 //! - [`engine`]: starting, readiness, draining
 //! - `decide`: the loop of draft, commit, conflict and unknown
 //! - [`failure`]: what can go wrong with any call
+//! - [`limit`]: how much of something a key may use
 //! - [`lock`]: the lock service, one call a method
 //! - [`once`]: the first caller does the work, all others get its result
 //! - [`fence`]: the highest token that a resource was used with
@@ -22,6 +23,7 @@ pub mod election;
 pub mod engine;
 pub mod failure;
 pub mod fence;
+pub mod limit;
 pub mod lock;
 mod members;
 pub mod metrics;

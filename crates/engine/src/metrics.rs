@@ -37,6 +37,10 @@ pub struct Metrics {
     pub once_ended: Family<OutcomeLabel, Counter>,
     /// Checks of fencing tokens by how they ended.
     pub fence_checks: Family<OutcomeLabel, Counter>,
+    /// Checks of limits by how they ended.
+    pub limit_checks: Family<OutcomeLabel, Counter>,
+    /// How long the store took for a charge.
+    pub charge_seconds: Histogram,
     /// Calls parked on this node.
     pub parked: Gauge,
     /// Locks that this node is working on or has waiters for.
@@ -69,6 +73,8 @@ impl Default for Metrics {
             once_claims: Family::default(),
             once_ended: Family::default(),
             fence_checks: Family::default(),
+            limit_checks: Family::default(),
+            charge_seconds: Histogram::new(SECONDS),
             parked: Gauge::default(),
             desks: Gauge::default(),
             conflicts: Counter::default(),
@@ -108,10 +114,14 @@ impl Metrics {
         once.register("ended", "Claims completed or given up, by outcome", self.once_ended.clone());
         let fences = registry.sub_registry_with_prefix("fence");
         fences.register("checks", "Checks of fencing tokens by outcome", self.fence_checks.clone());
+        let limits = registry.sub_registry_with_prefix("limit");
+        limits.register("checks", "Checks of limits by outcome", self.limit_checks.clone());
         let store = registry.sub_registry_with_prefix("store");
         store.register("conflicts", "Commits decided again", self.conflicts.clone());
         store.register("batch_commands", "Commands decided in one commit", self.batch_commands.clone());
         store.register_with_unit("commit", "Time of a commit", seconds, self.commit_seconds.clone());
+        let help = "Time of a charge of meters";
+        store.register_with_unit("charge", help, Unit::Seconds, self.charge_seconds.clone());
         store.register("errors", "Store calls that failed, by how", self.store_errors.clone());
     }
 

@@ -45,6 +45,16 @@ routes! {
     ForceRelease = "/v1/locks/{lockKey}/force-release";
     Health = "/healthz";
     History = "/v1/locks/{lockKey}/history";
+    Limit = "/v1/limits/{name}";
+    LimitBound = "/v1/limits/{name}/bound";
+    LimitCheck = "/v1/limits/{name}/check";
+    LimitLeaseReturn = "/v1/limits/{name}/lease/return";
+    LimitLeases = "/v1/limits/{name}/leases";
+    LimitRefund = "/v1/limits/{name}/refund";
+    LimitReserve = "/v1/limits/{name}/reserve";
+    LimitUsage = "/v1/limits/{name}/usage";
+    Limits = "/v1/limits";
+    LimitsCheck = "/v1/limits:check";
     List = "/v1/locks";
     Lock = "/v1/locks/{lockKey}";
     Metrics = "/metrics";

@@ -139,9 +139,10 @@ impl Meter {
                 let amount = amount.min(NUMBER_MAX / self.window_ms) * self.window_ms;
                 self.current = (self.current + amount).min(NUMBER_MAX);
             }
-            Algorithm::FixedWindow | Algorithm::SlidingWindow => {
+            Algorithm::SlidingWindow => {
                 self.current = (self.current + amount).min(PRODUCT_MAX / self.window_ms);
             }
+            Algorithm::FixedWindow => self.current = (self.current + amount).min(NUMBER_MAX),
             Algorithm::SlidingLog => {
                 let is_full = self.log.len() >= LOG_MAX;
                 match self.log.last_mut() {

@@ -40,6 +40,14 @@ impl Algorithm {
         }
     }
 
+    /// The highest limit, and the highest amount at once, that are computed with exactly: some multiply by the window's length.
+    pub fn amount_max(self, window_ms: u64) -> u64 {
+        match self {
+            Self::TokenBucket | Self::SlidingWindow => PRODUCT_MAX / window_ms.max(1),
+            Self::FixedWindow | Self::SlidingLog | Self::InFlight => PRODUCT_MAX,
+        }
+    }
+
     /// As it was written.
     pub fn of_letter(letter: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| letter.len() == 1 && letter.starts_with(algorithm.letter()))
@@ -247,7 +255,7 @@ impl Claim {
     /// Whether it keeps the bounds that make all computing exact, and its texts are plain.
     pub fn is_valid(&self) -> bool {
         let rule = &self.rule;
-        let product = |number: u64| number.checked_mul(rule.window_ms).is_some_and(|it| it <= PRODUCT_MAX);
+        let most = rule.algorithm.amount_max(rule.window_ms);
         let edges = match rule.edges {
             Edges::Every { offset_ms } => offset_ms < rule.window_ms,
             Edges::At(edges) => edges[0] < edges[1] && edges[1] < edges[2] && edges[2] <= NUMBER_MAX,
@@ -268,10 +276,10 @@ impl Claim {
             && rule.window_ms >= 1
             && rule.capacity >= 1
             && rule.version <= NUMBER_MAX
-            && product(rule.limit)
-            && product(rule.capacity)
+            && rule.limit <= most
+            && rule.capacity <= most
             && edges
-            && amount <= PRODUCT_MAX / rule.window_ms
+            && amount <= most
             && extra <= NUMBER_MAX
             && row
     }

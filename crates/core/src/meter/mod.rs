@@ -35,7 +35,7 @@ pub use state::{Meter, Row};
 
 /// Numbers stay exact in every language that computes with them.
 pub const NUMBER_MAX: u64 = (1 << 53) - 1;
-/// `limit x window` and `capacity x window` are at most this: then every product is exact too.
+/// Where an algorithm multiplies by the window's length, limit and capacity times that are at most this: so is every product.
 pub const PRODUCT_MAX: u64 = 1 << 52;
 /// Rows of one meter. At this bound nothing more is promised: leases are not granted, holds are refused.
 pub const ROWS_MAX: usize = 1_000;

@@ -1,15 +1,11 @@
 //! Checking tokens, looking at fences, forgetting one.
 
-use crate::cursor;
+use crate::cursor::ListError;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use baton_core::fence::{self, Check, Checked, FENCE, Fence, Tally, fence_key};
-use baton_core::{Group, Name, Record, WallTime};
-use baton_store::Range;
-
-/// Records read from the store at once.
-const PAGE: usize = 256;
+use baton_core::{Name, Record, WallTime};
 
 /// A check, already within the limits on input.
 #[derive(Clone, Debug)]
@@ -117,37 +113,14 @@ impl Engine {
         limit: usize,
         cursor: Option<&str>,
     ) -> Result<FencePage, FenceError> {
-        let mut place = match cursor {
-            None => Some((Group(0), None)),
-            Some(cursor) => {
-                let (group, after) = cursor::parse(cursor, prefix).ok_or(FenceError::BadCursor)?;
-                let after = after.map(|key| fence_key(&Name::new(namespace, key)));
-                if after.as_ref().is_some_and(|after| after.group != group) {
-                    return Err(FenceError::BadCursor);
-                }
-                Some((group, after.map(|after| after.name)))
-            }
-        };
-        let names = Name::prefix(FENCE, namespace, prefix);
-        let mut fences = Vec::new();
-        while let Some((group, after)) = place.take_if(|_| fences.len() < limit) {
-            let range = Range { group, prefix: names.clone(), after };
-            let scan = self.node.store.scan(range, PAGE.min(limit - fences.len()));
-            let page = self.node.asked(scan, self.node.deadline()).await?;
-            for record in &page.records {
-                if let Some(name) = Name::of_record(FENCE, &record.key.name) {
-                    fences.push(self.shown(&name, record)?);
-                }
-            }
-            let next_group = group.0.checked_add(1).map(|group| (Group(group), None));
-            let last = page.records.last().map(|record| record.key.name.clone());
-            place = if page.more { last.map(|last| (group, Some(last))) } else { next_group };
-        }
-        let next_cursor = place.map(|(group, after)| {
-            let last = after.and_then(|after| Name::of_record(FENCE, &after));
-            cursor::text(group, last.as_ref().map(Name::key))
-        });
-        Ok(FencePage { fences, next_cursor })
+        let listed =
+            self.node.list(FENCE, namespace, prefix, limit, cursor).await.map_err(|error| match error {
+                ListError::BadCursor => FenceError::BadCursor,
+                ListError::Failed(failure) => FenceError::Failed(failure),
+            })?;
+        let fences = listed.records.iter().map(|(name, record)| self.shown(name, record));
+        let fences = fences.collect::<Result<_, _>>()?;
+        Ok(FencePage { fences, next_cursor: listed.next_cursor })
     }
 
     /// Forgets a fence: from then on it accepts any token.

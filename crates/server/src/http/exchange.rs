@@ -13,7 +13,7 @@ use baton_api::{ErrorBody, ErrorCode};
 use baton_core::Name;
 use baton_core::lock::LockName;
 use hyper::Uri;
-use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
+use hyper::header::{ACCEPT, HOST, HeaderMap, HeaderValue, ORIGIN};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +32,8 @@ pub(crate) struct Exchange {
     traceparent: Option<HeaderValue>,
     /// The last event that a stream's client heard of.
     pub(crate) last_event_id: Option<HeaderValue>,
+    /// What the caller reads.
+    accept: Option<HeaderValue>,
     /// A browser says that another site's page sent it.
     cross_site: bool,
     /// It may wait by design: how long it takes says nothing.
@@ -47,6 +49,7 @@ impl Exchange {
         let correlation = head.headers.remove(telemetry::CORRELATION_ID).filter(telemetry::is_id);
         let traceparent = head.headers.remove("traceparent").filter(telemetry::is_id);
         let last_event_id = head.headers.remove("last-event-id");
+        let accept = head.headers.remove(ACCEPT);
         let cross_site = is_cross_site(&head.headers);
         let exchange = Self {
             server,
@@ -56,6 +59,7 @@ impl Exchange {
             correlation,
             traceparent,
             last_event_id,
+            accept,
             cross_site,
             waits: false,
             ended: false,
@@ -84,19 +88,39 @@ impl Exchange {
 
     /// What the path and the query name; the path's part is called `field`.
     pub(crate) fn name(&self, field: &str) -> Result<Name, Problem> {
-        let key = input::name(&self.uri, field)?;
-        let parameters = Parameters::read(&self.uri, &["namespace"])?;
-        Ok(Name::new(parameters.namespace()?, &key))
+        self.name_and(field, &["namespace"]).map(|(name, _)| name)
     }
 
-    /// The body, as a `T`. Whatever has a body changes something, and a page of another site may not: any page in a
-    /// browser on this machine can send to a loopback address.
-    pub(crate) async fn read<T: DeserializeOwned>(&self, body: Body, bytes_max: usize) -> Result<T, Problem> {
+    /// The same, and the query, which has no other parameters than those known.
+    pub(crate) fn name_and(
+        &self,
+        field: &str,
+        known: &[&'static str],
+    ) -> Result<(Name, Parameters<'_>), Problem> {
+        let key = input::name(&self.uri, field)?;
+        let parameters = Parameters::read(&self.uri, known)?;
+        Ok((Name::new(parameters.namespace()?, &key), parameters))
+    }
+
+    /// Whether the caller asked for this media type by its name.
+    pub(crate) fn accepts(&self, media_type: &str) -> bool {
+        let accept = self.accept.as_ref().and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        accept.split(',').any(|range| range.split(';').next().unwrap_or_default().trim() == media_type)
+    }
+
+    /// A page of another site may not change anything: any page in a browser on this machine can send to a loopback address.
+    pub(crate) fn same_site(&self) -> Result<(), Problem> {
         if self.cross_site {
             let message =
                 "a web page of another site may not change anything here; call without an Origin header";
             return Err(ErrorBody::new(ErrorCode::Forbidden, message).into());
         }
+        Ok(())
+    }
+
+    /// The body, as a `T`. Whatever has a body changes something.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, body: Body, bytes_max: usize) -> Result<T, Problem> {
+        self.same_site()?;
         input::parse(&input::body(body, bytes_max, self.server.body_within).await?)
     }
 

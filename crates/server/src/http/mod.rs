@@ -6,6 +6,8 @@
 //! - [`election`], [`elections`], [`observe`]: `/v1/elections`, likewise
 //! - [`once`]: claims and results, `/v1/once`
 //! - [`fence`]: the fence registry, `/v1/fences`
+//! - [`limits`], [`limit`]: `/v1/limits`: defining and looking; checking, giving back, reserving
+//! - `definition`, `quota`: what a definition means; how an outcome is shown in headers
 //! - [`batch`]: `/v1/batch`, several calls in one request
 //! - [`operations`]: health, status, metrics
 //! - [`openapi`]: the description of all of it
@@ -16,17 +18,21 @@ mod answer;
 pub mod batch;
 pub mod bundle;
 mod calls;
+mod definition;
 pub mod election;
 pub mod elections;
 mod events;
 mod exchange;
 pub mod fence;
 mod input;
+pub mod limit;
+pub mod limits;
 pub mod lock;
 pub mod observe;
 pub mod once;
 pub mod openapi;
 pub mod operations;
+mod quota;
 pub mod views;
 pub mod watch;
 mod whole;

@@ -5,7 +5,8 @@
 //! for ASCII, and on the safe side for the rest.
 
 use super::{
-    Shared, batch, bundle, election, elections, fence, lock, observe, once, operations, views, watch,
+    Shared, batch, bundle, election, elections, fence, limit, limits, lock, observe, once, operations, views,
+    watch,
 };
 use baton_api::batch::{Answer, BatchAnswer};
 use baton_api::election::ElectionEvent;
@@ -30,6 +31,7 @@ use utoipa_axum::routes;
         (name = "elections", description = "One leader at a time, each with a higher epoch"),
         (name = "once", description = "The first caller does the work, all others get its result"),
         (name = "fences", description = "The highest token that a resource was used with"),
+        (name = "limits", description = "How much of something a key may use"),
         (name = "operations", description = "Running it"),
     ),
     components(schemas(ErrorBody, BatchAnswer, Answer, LockEvent, ElectionEvent))
@@ -65,6 +67,16 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(fence::status))
         .routes(routes!(fence::list))
         .routes(routes!(fence::forget))
+        .routes(routes!(limits::put, limits::get, limits::remove))
+        .routes(routes!(limits::list))
+        .routes(routes!(limits::usage))
+        .routes(routes!(limits::leases))
+        .routes(routes!(limits::bound))
+        .routes(routes!(limit::check))
+        .routes(routes!(limit::check_all))
+        .routes(routes!(limit::refund))
+        .routes(routes!(limit::reserve))
+        .routes(routes!(limit::give_back))
         .routes(routes!(batch::batch))
         .routes(routes!(operations::health))
         .routes(routes!(operations::ready))
@@ -132,6 +144,35 @@ pub(super) struct OnceKeyParameter {
 pub(super) struct ResourceParameter {
     /// 1 to 512 bytes, percent-encoded as one segment: `a%2Fb` is the resource `a/b`.
     resource: String,
+}
+
+/// Whose.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct KeyQueryParameter {
+    /// Whose: 1 to 512 bytes.
+    key: String,
+}
+
+/// Whose, if it matters.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct OptionalKeyParameter {
+    /// Whose, for one that has a limit of its own: 1 to 512 bytes.
+    #[param(required = false, value_type = String)]
+    key: Option<String>,
+}
+
+/// How a refusal is answered.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct RefusalParameter {
+    /// `403` answers a refusal with 403 instead of 429, for proxies that understand nothing else.
+    #[param(required = false, value_type = String, pattern = "^(429|403)$")]
+    refusal: Option<String>,
 }
 
 /// The namespace.
@@ -274,12 +315,19 @@ fn refine(name: &str, schema: &mut Value) {
         schema.get_mut("items").into_iter().for_each(|items| refine("lockKey", items));
         return;
     }
+    // Numbers may have the same names.
+    if !schema.get("type").is_some_and(|kind| *kind == "string" || *kind == json!(["string", "null"])) {
+        return;
+    }
     let (start, min, max) = match name {
         "lockKey" | "name" | "onceKey" | "resource" => (r"(?!\.{1,2}$)", 1, 512),
         "namespace" => ("", 1, 128),
         "ownerId" | "candidateId" | "successor" => ("", 1, 256),
         "requestId" => ("", 1, 128),
         "lockToken" | "leaderToken" | "claimToken" => ("", 1, 256),
+        "key" | "limit" => ("", 1, 512),
+        "receipt" => ("", 1, 256),
+        "timeZone" => ("", 1, 64),
         "reason" => (r"(?=.*\S)", 1, 1024),
         "prefix" => ("", 0, 512),
         _ => return,

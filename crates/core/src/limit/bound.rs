@@ -1,0 +1,113 @@
+//! How much more than the limit may pass, at worst, and why: one line for each reason.
+//!
+//! Every line is for one key and any interval as long as the window, wherever it begins.
+
+use super::definition::{Definition, Mechanism, Policy};
+use crate::meter::{Algorithm, Reclaim};
+use alloc::string::String;
+use alloc::vec::Vec;
+use alloc::{format, vec};
+
+/// One reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BoundItem {
+    /// What it comes from.
+    pub source: &'static str,
+    /// How much it may add; nothing if there is no number for it.
+    pub amount: Option<u64>,
+    /// Why.
+    pub because: String,
+}
+
+/// All reasons.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bound {
+    /// The limit it is about.
+    pub limit: u64,
+    /// Every reason.
+    pub items: Vec<BoundItem>,
+}
+
+impl Bound {
+    /// How much may pass in an interval as long as the window while the store can be reached and loses nothing; nothing if
+    /// there is no number for it.
+    pub fn worst(&self) -> Option<u64> {
+        let added = self.items.iter().filter(|item| ["mechanism", "algorithm"].contains(&item.source));
+        added.map(|item| item.amount).try_fold(self.limit, |sum, amount| Some(sum.saturating_add(amount?)))
+    }
+}
+
+/// The worst case of a key's limit. `nodes` is how many are known; `on_failover` is the store's own word.
+pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) -> Bound {
+    let (limit, capacity) = (definition.limit_of(key), definition.capacity_of(key));
+    let mechanism = match definition.mechanism {
+        Mechanism::Central => BoundItem {
+            source: "mechanism",
+            amount: Some(0),
+            because: "central: the store decides every check".into(),
+        },
+        Mechanism::Leased => {
+            let optimistic = definition.reclaim == Reclaim::Drop;
+            let chunk = (limit / 20).max(1);
+            BoundItem {
+                source: "mechanism",
+                amount: if optimistic { None } else { Some(0) },
+                because: match optimistic {
+                    false => "leased: what is spent was debited before; a dead holder's rest counts as spent"
+                        .into(),
+                    true => format!(
+                        "leased, reclaimed optimistically: up to {chunk} for each holder that is cut off or dies while \
+                         its lease is already available to others"
+                    ),
+                },
+            }
+        }
+    };
+    let (amount, because) = match definition.algorithm {
+        Algorithm::TokenBucket => (
+            capacity,
+            format!("token bucket: a burst of {capacity} besides the {limit} that come in a window"),
+        ),
+        Algorithm::SlidingWindow => (
+            limit,
+            "sliding window: it takes the last window to have been even; if all came at its end, up to twice the limit \
+             passes in an interval that begins there"
+                .into(),
+        ),
+        Algorithm::FixedWindow => {
+            (limit, "fixed window: one full window's end and the next one's begin".into())
+        }
+        Algorithm::SlidingLog => (0, "sliding log: exact over every interval".into()),
+        Algorithm::InFlight => (0, "in flight: exact at every moment; a place ends with its lease".into()),
+    };
+    let algorithm = BoundItem { source: "algorithm", amount: Some(amount), because };
+    let store = BoundItem {
+        source: "store",
+        amount: None,
+        because: format!("what the store loses on failover is not counted: {on_failover}"),
+    };
+    let nodes = definition.expected_nodes.unwrap_or(nodes).max(nodes).max(1);
+    let (amount, because) = match definition.on_failure {
+        Policy::Closed => (Some(0), "closed: nothing is admitted in an outage".into()),
+        Policy::ClosedLocal => {
+            (Some(limit), format!("closed_local: each of {nodes} nodes counts up to its share of the limit"))
+        }
+        Policy::Open => match definition.local_cap {
+            Some(cap) => (
+                Some(cap.saturating_mul(nodes)),
+                format!("open: each of {nodes} nodes admits up to {cap} in a window by itself"),
+            ),
+            None => (None, "open: everything is admitted in an outage, since there is no localCap".into()),
+        },
+        Policy::Local => (
+            Some(limit),
+            format!("local: {nodes} nodes divide what remained when the store was last heard of"),
+        ),
+        Policy::Snapshot => (
+            Some(limit),
+            format!("snapshot: {nodes} nodes divide what remained up to a minute before the outage"),
+        ),
+    };
+    let outage = BoundItem { source: "outage", amount, because };
+    Bound { limit, items: vec![mechanism, algorithm, store, outage] }
+}

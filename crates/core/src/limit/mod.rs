@@ -1,0 +1,73 @@
+//! Limits: how much of something a key may use.
+//!
+//! A *definition* names an algorithm (what is counted), a mechanism (who decides) and a failure policy (what happens when
+//! nobody can). What is counted is in meters (see [`crate::meter`]), one for each key; a definition and a key make the rule
+//! that the key's meter is charged by.
+//!
+//! # Layout
+//! - [`definition`]: the record
+//! - [`change`]: putting and removing one
+//! - [`calendar`]: days and months in a time zone
+//! - [`rule`]: from a definition and a key to the rule of its meter
+//! - [`receipt`]: what a check is given back with
+//! - [`bound`]: how much more than the limit may pass, at worst
+
+pub mod bound;
+pub mod calendar;
+pub mod change;
+pub mod definition;
+pub mod receipt;
+pub mod rule;
+
+#[cfg(test)]
+mod tests;
+
+pub use bound::{Bound, BoundItem, bound};
+pub use calendar::{Calendar, CalendarUnit};
+pub use change::{Put, put, remove};
+pub use definition::{Definition, Mechanism, Override, Policy, Purpose};
+pub use receipt::Receipt;
+pub use rule::{Defined, overflow_key};
+
+use crate::name::{Kind, Name};
+use crate::record::{Bytes, Group, Key};
+use alloc::string::String;
+
+/// The kind of a definition's record.
+pub const DEFINITION: Kind = *b"Qd";
+/// The kind of a meter's record.
+pub const METER: Kind = *b"Qm";
+/// The kind of the memo of a charge.
+pub const MEMO: Kind = *b"Qe";
+
+/// Where a definition is.
+pub fn definition_key(name: &Name) -> Key {
+    name.record(DEFINITION, &[])
+}
+
+/// Where the meter of a limit's key is. Keys are spread over all groups, whatever limit they are of.
+pub fn meter_key(name: &Name, key: &str) -> Key {
+    let group = Group::of(&[name.path(), key.as_bytes()]);
+    Key::new(group, [&METER[..], name.path(), &[0], key.as_bytes()].concat())
+}
+
+/// What the names of a limit's meters begin with, in every group.
+pub fn meter_prefix(name: &Name) -> Bytes {
+    [&METER[..], name.path(), &[0]].concat().into()
+}
+
+/// Whose meter it is.
+pub fn meter_of(name: &Name, record: &[u8]) -> Option<String> {
+    let key = record.strip_prefix(&meter_prefix(name)[..])?;
+    core::str::from_utf8(key).ok().map(String::from)
+}
+
+/// Where a charge is remembered: in the group of its first meter.
+pub fn memo_key(first: &Key, id: &[u8; 16]) -> Key {
+    Key::new(first.group, [&MEMO[..], id].concat())
+}
+
+/// An id made of what a call is about: the same for the same parts, and for no others.
+pub fn call_id(parts: &[&[u8]]) -> [u8; 16] {
+    crate::lock::name::digest(parts)
+}

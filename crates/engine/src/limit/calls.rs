@@ -1,0 +1,191 @@
+//! What can be asked of limits, and what is answered.
+
+use crate::failure::Failure;
+use baton_core::limit::Defined;
+use baton_core::meter::Row;
+use baton_core::{Name, WallTime};
+use std::sync::Arc;
+
+/// One check, within the limits on input.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckCall {
+    /// The limit.
+    pub limit: Name,
+    /// Whose.
+    pub key: String,
+    /// How much; 0 looks without spending.
+    pub cost: u64,
+}
+
+/// A check that was answered: yes or no.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answered {
+    /// Whether all of it was admitted.
+    pub allowed: bool,
+    /// One for each check.
+    pub checks: Vec<Checked>,
+    /// Which one refused, if one did.
+    pub refused: Option<(usize, Denial)>,
+}
+
+/// What one check found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Checked {
+    /// The limit's definition.
+    pub defined: Arc<Defined>,
+    /// How much the key may use at once.
+    pub capacity: u64,
+    /// What is left.
+    pub remaining: u64,
+    /// In how many milliseconds all of it is available again.
+    pub reset_ms: u64,
+    /// Who decided.
+    pub source: Source,
+    /// What a limit that only counts would have said.
+    pub would_refuse: bool,
+    /// What it can be given back with.
+    pub receipt: Option<String>,
+    /// The place it has, if what is limited is how many are in flight.
+    pub place: Option<Place>,
+}
+
+/// A place among those in flight.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// To give it back, or to keep it.
+    pub lease_id: String,
+    /// How long it is kept.
+    pub ttl_ms: u64,
+}
+
+/// Why a check was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Denial {
+    /// In a word.
+    pub reason: &'static str,
+    /// When it is worth trying again; nothing if it never is.
+    pub retry_after_ms: Option<u64>,
+}
+
+/// Who decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// The store.
+    Central,
+    /// This node, by a failure policy.
+    Fallback,
+}
+
+impl Source {
+    /// In a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Central => "central",
+            Self::Fallback => "fallback",
+        }
+    }
+}
+
+/// A reservation that is asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReserveCall {
+    /// Whose.
+    pub key: String,
+    /// How much.
+    pub cost: u64,
+    /// How long somebody would wait.
+    pub wait_max_ms: u64,
+    /// Makes a repeated call give the same answer.
+    pub request_id: Option<String>,
+}
+
+/// A reservation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Booked {
+    /// Go on after this time.
+    At {
+        /// Milliseconds from now.
+        wait_ms: u64,
+        /// To give it back with.
+        reservation_id: String,
+    },
+    /// There is no time near enough.
+    No(Denial),
+}
+
+/// A definition, as it stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LimitState {
+    /// Its name.
+    pub name: String,
+    /// What it says.
+    pub defined: Arc<Defined>,
+}
+
+/// A page of a list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LimitPage {
+    /// Definitions.
+    pub limits: Vec<LimitState>,
+    /// Where the next page begins.
+    pub next_cursor: Option<String>,
+}
+
+/// What a key has used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UsageState {
+    /// How much it may use at once.
+    pub capacity: u64,
+    /// What is counted.
+    pub used: u64,
+    /// What is promised.
+    pub outstanding: u64,
+    /// What is left.
+    pub remaining: u64,
+    /// In how many milliseconds all of it is available again.
+    pub reset_ms: u64,
+}
+
+/// Something outstanding.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaseState {
+    /// Of which key.
+    pub key: String,
+    /// The row.
+    pub row: Row,
+    /// The store's clock.
+    pub now: WallTime,
+}
+
+/// Why a call didn't do what it was asked to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LimitError {
+    /// There is no such limit.
+    NotFound {
+        /// Its name.
+        limit: String,
+    },
+    /// A list's cursor that no list gave out.
+    BadCursor,
+    /// The receipt isn't one of this limit and key.
+    BadReceipt,
+    /// The same requestId came with other parameters.
+    RequestIdReused,
+    /// The limit's algorithm can't do this.
+    WrongAlgorithm,
+    /// More than the limit can ever admit at once.
+    CostTooHigh {
+        /// What it can.
+        capacity: u64,
+    },
+    /// Two checks of the same key of a limit.
+    Twice,
+    /// It couldn't be done.
+    Failed(Failure),
+}
+
+impl From<Failure> for LimitError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}

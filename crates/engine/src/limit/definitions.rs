@@ -1,0 +1,163 @@
+//! What a node knows of definitions.
+//!
+//! A definition is read when it is first needed, and followed by the store's hints from then on. Hints get lost, so what was
+//! last read some seconds ago is read again beside the next check that needs it. And a node that charges a meter by
+//! an older definition than the meter follows is told so by the store: it never counts by an old one against a new one.
+
+use super::calls::LimitError;
+use crate::engine::Node;
+use crate::failure::Failure;
+use baton_core::limit::{DEFINITION, Defined, Definition, definition_key};
+use baton_core::{Name, Record, WallTime};
+use baton_store::watch::{Change, Watch};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// After this long a definition is read again, in case a hint got lost.
+const FRESH: Duration = Duration::from_secs(5);
+/// Definitions known at once. Beyond it all are forgotten, and read again when they are needed.
+const KNOWN_MAX: usize = 10_000;
+
+/// The definitions a node knows.
+#[derive(Default)]
+pub(crate) struct Definitions(Mutex<HashMap<Name, Known>>);
+
+struct Known {
+    defined: Arc<Defined>,
+    read_at: Instant,
+    /// The windows of its calendar, as of the last look.
+    edges: Option<[u64; 3]>,
+}
+
+/// A definition, and its calendar's windows.
+#[derive(Clone)]
+pub(super) struct Current {
+    pub defined: Arc<Defined>,
+    pub edges: Option<[u64; 3]>,
+}
+
+impl Definitions {
+    fn known(&self) -> MutexGuard<'_, HashMap<Name, Known>> {
+        self.0.lock().expect("no panic while held")
+    }
+
+    /// What is known, and whether it should be read again.
+    fn get(&self, name: &Name, now: WallTime) -> Option<(Current, bool)> {
+        let mut known = self.known();
+        let known = known.get_mut(name)?;
+        let is_stale = known.read_at.elapsed() > FRESH;
+        if is_stale {
+            // One reader is enough: others see it as fresh meanwhile.
+            known.read_at = Instant::now();
+        }
+        if let (Some(calendar), Some(edges)) = (&known.defined.definition.calendar, known.edges)
+            && !(edges[0]..edges[1]).contains(&now.0)
+        {
+            known.edges = calendar.edges(now).or(known.edges);
+        }
+        Some((Current { defined: known.defined.clone(), edges: known.edges }, is_stale))
+    }
+
+    /// Learns one, unless a newer one is known.
+    fn learn(&self, name: &Name, defined: Defined, now: WallTime) -> Current {
+        let mut all = self.known();
+        if all.len() >= KNOWN_MAX && !all.contains_key(name) {
+            all.clear();
+        }
+        let edges = defined.definition.calendar.as_ref().and_then(|calendar| calendar.edges(now));
+        let read_at = Instant::now();
+        let known = all.entry(name.clone()).or_insert_with(|| Known {
+            defined: Arc::new(defined.clone()),
+            read_at,
+            edges,
+        });
+        known.read_at = read_at;
+        if defined.version > known.defined.version {
+            *known = Known { defined: Arc::new(defined), read_at, edges };
+        }
+        Current { defined: known.defined.clone(), edges: known.edges }
+    }
+
+    pub fn forget(&self, name: &Name) {
+        self.known().remove(name);
+    }
+
+    fn forget_all(&self) {
+        self.known().clear();
+    }
+}
+
+/// A record as a definition.
+pub(super) fn defined(record: &Record) -> Result<Defined, Failure> {
+    let definition = Definition::decode(&record.value).map_err(|_| {
+        tracing::error!("a definition can't be read by this version");
+        Failure::Internal
+    })?;
+    Ok(Defined { definition, version: record.revision })
+}
+
+impl Node {
+    /// A limit's definition: what is known, or what the store says.
+    pub(super) async fn definition(
+        self: &Arc<Self>,
+        name: &Name,
+        until: Instant,
+    ) -> Result<Current, LimitError> {
+        match self.definitions.get(name, self.now()) {
+            Some((current, false)) => Ok(current),
+            Some((current, true)) => {
+                let (node, name) = (self.clone(), name.clone());
+                tokio::spawn(async move {
+                    // A failure leaves what was known; the next check that finds it stale tries again.
+                    drop(node.read_definition(&name, node.deadline()).await);
+                });
+                Ok(current)
+            }
+            None => self.read_definition(name, until).await,
+        }
+    }
+
+    /// What the store says.
+    pub(super) async fn read_definition(&self, name: &Name, until: Instant) -> Result<Current, LimitError> {
+        let mut reading = self.read(vec![definition_key(name)], until).await?;
+        match reading.records.pop().flatten() {
+            Some(record) => Ok(self.definitions.learn(name, defined(&record)?, reading.now)),
+            None => {
+                self.definitions.forget(name);
+                Err(LimitError::NotFound { limit: name.key().into() })
+            }
+        }
+    }
+}
+
+/// Follows changes until the node drains.
+pub(crate) async fn keep(node: Arc<Node>, mut changes: Watch) {
+    loop {
+        let change = tokio::select! {
+            biased;
+            () = node.draining.wait() => return,
+            change = changes.next() => change,
+        };
+        match change {
+            None => return,
+            Some(Change::Lost) => node.definitions.forget_all(),
+            Some(Change::Put { key, value, revision }) => {
+                let Some(name) = Name::of_record(DEFINITION, &key.name) else { continue };
+                match Definition::decode(&value) {
+                    Ok(definition) => {
+                        let defined = Defined { definition, version: revision };
+                        node.definitions.learn(&name, defined, node.now());
+                    }
+                    Err(_) => node.definitions.forget(&name),
+                }
+            }
+            Some(Change::Deleted { key, .. } | Change::Expired { key }) => {
+                if let Some(name) = Name::of_record(DEFINITION, &key.name) {
+                    node.definitions.forget(&name);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Limits at a node: definitions are known, meters are charged at the store, or decided here out of what was debited there.
+//!
+//! # Layout
+//! - [`calls`]: what can be asked, and what is answered
+//! - `definitions`: what is known of definitions, and how it stays fresh
+//! - `manage`: putting, removing and listing definitions
+//! - `keys`: how many keys a limit has, so that there is an end to their meters
+//! - `check`: one check, or several together
+//! - `charging`: the way to the store
+//! - `book`: reservations, and what is given back
+//! - `inspect`: usage, leases and the bound
+
+mod book;
+pub mod calls;
+mod charging;
+mod check;
+pub(crate) mod definitions;
+mod inspect;
+pub(crate) mod keys;
+mod manage;
+
+pub use calls::{
+    Answered, Booked, CheckCall, Checked, Denial, LeaseState, LimitError, LimitPage, LimitState, ReserveCall,
+    Source, UsageState,
+};
+pub use check::Wanted;

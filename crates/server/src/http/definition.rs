@@ -1,0 +1,222 @@
+//! A limit's definition between the wire and the rules: what isn't said is chosen, and what doesn't fit together is refused.
+
+use baton_api::ErrorBody;
+use baton_api::limit::{self as wire, LimitDefinition, LimitOverride};
+use baton_api::limits::ENTRIES_MAX;
+use baton_core::WallTime;
+use baton_core::limit::{Calendar, CalendarUnit, Definition, Mechanism, Override, Policy, Purpose};
+use baton_core::meter::{Algorithm, Reclaim};
+
+/// Keys with a meter of their own, if nothing is said.
+const KEYS_MAX_DEFAULT: u64 = 1_000_000;
+
+/// What a definition means. Every field is within its own limits already.
+pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
+    let purpose = said.purpose.map(purpose);
+    let preset = purpose.map(Purpose::preset);
+    let usual = if said.calendar.is_some() { Algorithm::FixedWindow } else { Algorithm::TokenBucket };
+    let algorithm = said.algorithm.map_or(preset.map_or(usual, |preset| preset.0), algorithm);
+    let mechanism = said.mechanism.map_or(preset.map_or(Mechanism::Central, |preset| preset.1), mechanism);
+    let on_failure = said.on_failure.map_or(preset.map_or(Policy::Closed, |preset| preset.2), policy);
+    let calendar = calendar(&said, algorithm)?;
+    let window_ms = window(&said, algorithm, calendar.as_ref())?;
+    let mut overrides: Vec<_> =
+        said.overrides.into_iter().map(|own| Override { key: own.key, limit: own.limit }).collect();
+    overrides.sort_by(|one, other| one.key.cmp(&other.key));
+    let definition = Definition {
+        algorithm,
+        limit: said.limit,
+        window_ms,
+        burst: said.burst,
+        staggered: said.staggered.unwrap_or(calendar.is_none()),
+        calendar,
+        mechanism,
+        on_failure,
+        purpose,
+        lease_size: said.lease_size,
+        lease_ttl_ms: said.lease_ttl_millis,
+        reclaim: match said.reclaim {
+            Some(wire::Reclaim::Optimistic) => Reclaim::Drop,
+            Some(wire::Reclaim::Safe) | None => Reclaim::Burn,
+        },
+        local_cap: said.local_cap,
+        expected_nodes: said.expected_nodes,
+        keys_max: said.max_keys.unwrap_or(KEYS_MAX_DEFAULT),
+        audit: false,
+        dry_run: said.dry_run,
+        changed_at: WallTime::default(),
+        overrides,
+    };
+    fits(&definition)?;
+    Ok(definition)
+}
+
+fn calendar(said: &LimitDefinition, algorithm: Algorithm) -> Result<Option<Calendar>, ErrorBody> {
+    let Some(unit) = said.calendar else {
+        return match said.time_zone {
+            Some(_) => Err(ErrorBody::invalid("timeZone", "timeZone goes with calendar only")),
+            None => Ok(None),
+        };
+    };
+    if algorithm != Algorithm::FixedWindow {
+        return Err(ErrorBody::invalid("calendar", "calendar goes with the algorithm fixed_window only"));
+    }
+    if said.staggered == Some(true) {
+        return Err(ErrorBody::invalid("staggered", "days and months begin at the same time for every key"));
+    }
+    let unit = match unit {
+        wire::CalendarUnit::Day => CalendarUnit::Day,
+        wire::CalendarUnit::Month => CalendarUnit::Month,
+    };
+    let time_zone = said.time_zone.clone().unwrap_or_else(|| "UTC".into());
+    let calendar = Calendar { unit, time_zone };
+    if !calendar.is_known() {
+        let message = "timeZone must be a name of the time zone database, such as Europe/Berlin";
+        return Err(ErrorBody::invalid("timeZone", message));
+    }
+    Ok(Some(calendar))
+}
+
+fn window(
+    said: &LimitDefinition,
+    algorithm: Algorithm,
+    calendar: Option<&Calendar>,
+) -> Result<u64, ErrorBody> {
+    let refused = |message: &str| Err(ErrorBody::invalid("windowMillis", message));
+    match (calendar, said.window_millis) {
+        (Some(calendar), None) => Ok(calendar.unit.longest_ms()),
+        (Some(_), Some(_)) => refused("a calendar has windows of its own; leave windowMillis out"),
+        (None, Some(_)) if algorithm == Algorithm::InFlight => {
+            refused("what is in flight has no window; leave windowMillis out")
+        }
+        (None, Some(window_ms)) => Ok(window_ms),
+        // It counts nothing over time.
+        (None, None) if algorithm == Algorithm::InFlight => Ok(1),
+        (None, None) => refused("windowMillis is needed: the limit is how much in which time?"),
+    }
+}
+
+fn fits(definition: &Definition) -> Result<(), ErrorBody> {
+    let algorithm = definition.algorithm;
+    let refused = |field: &str, message: String| Err(ErrorBody::invalid(field, message));
+    if definition.burst.is_some() && algorithm != Algorithm::TokenBucket {
+        return refused("burst", "burst goes with the algorithm token_bucket only".into());
+    }
+    if definition.mechanism == Mechanism::Leased && algorithm == Algorithm::InFlight {
+        return refused(
+            "mechanism",
+            "what is in flight is counted at the store: mechanism must be central".into(),
+        );
+    }
+    if definition.local_cap.is_some() && definition.on_failure != Policy::Open {
+        return refused("localCap", "localCap goes with onFailure open only".into());
+    }
+    let most = match algorithm {
+        Algorithm::SlidingLog | Algorithm::InFlight => ENTRIES_MAX,
+        _ => algorithm.amount_max(definition.window_ms),
+    };
+    let message = || format!("with this algorithm and window at most {most}: a shorter window allows more");
+    if definition.limit > most {
+        return refused("limit", message());
+    }
+    if definition.burst.is_some_and(|burst| burst > most) {
+        return refused("burst", message());
+    }
+    let own = |own: &Override| own.limit > most || definition.capacity_of(&own.key) > most;
+    match definition.overrides.iter().find(|known| own(known)) {
+        Some(_) => refused("overrides", message()),
+        None => Ok(()),
+    }
+}
+
+/// What a definition says, with what was chosen.
+pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
+    let Definition { algorithm: counted, .. } = definition;
+    LimitDefinition {
+        limit: definition.limit,
+        window_millis: (definition.calendar.is_none() && *counted != Algorithm::InFlight)
+            .then_some(definition.window_ms),
+        algorithm: Some(match counted {
+            Algorithm::TokenBucket => wire::Algorithm::TokenBucket,
+            Algorithm::SlidingWindow => wire::Algorithm::SlidingWindow,
+            Algorithm::FixedWindow => wire::Algorithm::FixedWindow,
+            Algorithm::SlidingLog => wire::Algorithm::SlidingLog,
+            Algorithm::InFlight => wire::Algorithm::InFlight,
+        }),
+        burst: definition.burst,
+        mechanism: Some(match definition.mechanism {
+            Mechanism::Central => wire::Mechanism::Central,
+            Mechanism::Leased => wire::Mechanism::Leased,
+        }),
+        on_failure: Some(match definition.on_failure {
+            Policy::Closed => wire::FailurePolicy::Closed,
+            Policy::ClosedLocal => wire::FailurePolicy::ClosedLocal,
+            Policy::Open => wire::FailurePolicy::Open,
+            Policy::Local => wire::FailurePolicy::Local,
+            Policy::Snapshot => wire::FailurePolicy::Snapshot,
+        }),
+        purpose: definition.purpose.map(|purpose| match purpose {
+            Purpose::Security => wire::Purpose::Security,
+            Purpose::Abuse => wire::Purpose::Abuse,
+            Purpose::Authenticated => wire::Purpose::Authenticated,
+            Purpose::Billing => wire::Purpose::Billing,
+        }),
+        calendar: definition.calendar.as_ref().map(|calendar| match calendar.unit {
+            CalendarUnit::Day => wire::CalendarUnit::Day,
+            CalendarUnit::Month => wire::CalendarUnit::Month,
+        }),
+        time_zone: definition.calendar.as_ref().map(|calendar| calendar.time_zone.clone()),
+        staggered: Some(definition.staggered),
+        lease_size: definition.lease_size,
+        lease_ttl_millis: definition.lease_ttl_ms,
+        reclaim: Some(match definition.reclaim {
+            Reclaim::Burn => wire::Reclaim::Safe,
+            Reclaim::Drop => wire::Reclaim::Optimistic,
+        }),
+        local_cap: definition.local_cap,
+        expected_nodes: definition.expected_nodes,
+        max_keys: Some(definition.keys_max),
+        dry_run: definition.dry_run,
+        overrides: definition
+            .overrides
+            .iter()
+            .map(|own| LimitOverride { key: own.key.clone(), limit: own.limit })
+            .collect(),
+    }
+}
+
+fn algorithm(said: wire::Algorithm) -> Algorithm {
+    match said {
+        wire::Algorithm::TokenBucket => Algorithm::TokenBucket,
+        wire::Algorithm::SlidingWindow => Algorithm::SlidingWindow,
+        wire::Algorithm::FixedWindow => Algorithm::FixedWindow,
+        wire::Algorithm::SlidingLog => Algorithm::SlidingLog,
+        wire::Algorithm::InFlight => Algorithm::InFlight,
+    }
+}
+
+fn mechanism(said: wire::Mechanism) -> Mechanism {
+    match said {
+        wire::Mechanism::Central => Mechanism::Central,
+        wire::Mechanism::Leased => Mechanism::Leased,
+    }
+}
+
+fn policy(said: wire::FailurePolicy) -> Policy {
+    match said {
+        wire::FailurePolicy::Closed => Policy::Closed,
+        wire::FailurePolicy::ClosedLocal => Policy::ClosedLocal,
+        wire::FailurePolicy::Open => Policy::Open,
+        wire::FailurePolicy::Local => Policy::Local,
+        wire::FailurePolicy::Snapshot => Policy::Snapshot,
+    }
+}
+
+fn purpose(said: wire::Purpose) -> Purpose {
+    match said {
+        wire::Purpose::Security => Purpose::Security,
+        wire::Purpose::Abuse => Purpose::Abuse,
+        wire::Purpose::Authenticated => Purpose::Authenticated,
+        wire::Purpose::Billing => Purpose::Billing,
+    }
+}
