@@ -3,6 +3,7 @@
 use crate::fence::tallies::Tallies;
 use crate::limit::definitions::{self, Definitions};
 use crate::limit::keys::Keys;
+use crate::limit::leasing::{self, Purses};
 use crate::lock::desks::Desks;
 use crate::lock::history::History;
 use crate::lock::rosters::Rosters;
@@ -78,6 +79,7 @@ pub(crate) struct Node {
     pub tallies: Tallies,
     pub definitions: Definitions,
     pub limit_keys: Keys,
+    pub purses: Purses,
     pub draining: Signal,
     /// Whether other nodes may use the store too.
     pub is_shared: bool,
@@ -111,6 +113,7 @@ impl Engine {
             tallies: Tallies::default(),
             definitions: Definitions::default(),
             limit_keys: Keys::default(),
+            purses: Purses::default(),
             draining: Signal::default(),
             started: Instant::now(),
             wall_offset_ms: AtomicI64::new(0),
@@ -129,6 +132,7 @@ impl Engine {
         }
         let changes = node.store.watch(baton_core::limit::DEFINITION[..].into());
         tokio::spawn(definitions::keep(node.clone(), changes));
+        tokio::spawn(leasing::keep(node.clone()));
         tokio::spawn(crate::lock::history::keep(node.clone()));
         tokio::spawn(crate::lock::sweep::keep(node.clone()));
         Ok(Self { node })
@@ -164,6 +168,7 @@ impl Engine {
     pub async fn drain(&self) {
         self.node.draining.raise();
         self.node.desks.emptied().await;
+        leasing::return_all(&self.node).await;
         crate::lock::history::flush(&self.node).await;
         if self.node.is_shared {
             members::leave(&self.node).await;
@@ -187,6 +192,11 @@ impl Node {
     pub fn note_time(&self, now: WallTime) {
         let since = self.started.elapsed().as_millis() as i64;
         self.wall_offset_ms.store(now.0 as i64 - since, Ordering::Relaxed);
+    }
+
+    /// Milliseconds since it was started, by its own monotonic clock.
+    pub fn uptime_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
     }
 
     /// A number that no other call on this node has.

@@ -39,6 +39,12 @@ pub struct Metrics {
     pub fence_checks: Family<OutcomeLabel, Counter>,
     /// Checks of limits by how they ended.
     pub limit_checks: Family<OutcomeLabel, Counter>,
+    /// Checks of limits by who decided.
+    pub limit_sources: Family<OutcomeLabel, Counter>,
+    /// What holders of leases said to the store, by what they got.
+    pub lease_renewals: Family<OutcomeLabel, Counter>,
+    /// How much a lease had after it.
+    pub lease_size: Histogram,
     /// How long the store took for a charge.
     pub charge_seconds: Histogram,
     /// Calls parked on this node.
@@ -74,6 +80,9 @@ impl Default for Metrics {
             once_ended: Family::default(),
             fence_checks: Family::default(),
             limit_checks: Family::default(),
+            limit_sources: Family::default(),
+            lease_renewals: Family::default(),
+            lease_size: Histogram::new([0.0, 1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 10_000.0]),
             charge_seconds: Histogram::new(SECONDS),
             parked: Gauge::default(),
             desks: Gauge::default(),
@@ -116,6 +125,9 @@ impl Metrics {
         fences.register("checks", "Checks of fencing tokens by outcome", self.fence_checks.clone());
         let limits = registry.sub_registry_with_prefix("limit");
         limits.register("checks", "Checks of limits by outcome", self.limit_checks.clone());
+        limits.register("decisions", "Checks of limits by who decided", self.limit_sources.clone());
+        limits.register("lease_renewals", "Renewals of leases by what they got", self.lease_renewals.clone());
+        limits.register("lease_size", "What leases had after a renewal", self.lease_size.clone());
         let store = registry.sub_registry_with_prefix("store");
         store.register("conflicts", "Commits decided again", self.conflicts.clone());
         store.register("batch_commands", "Commands decided in one commit", self.batch_commands.clone());

@@ -9,6 +9,7 @@
 //! - [`change`]: putting and removing one
 //! - [`calendar`]: days and months in a time zone
 //! - [`rule`]: from a definition and a key to the rule of its meter
+//! - [`purse`]: a lease, from its holder's side
 //! - [`receipt`]: what a check is given back with
 //! - [`bound`]: how much more than the limit may pass, at worst
 
@@ -16,6 +17,7 @@ pub mod bound;
 pub mod calendar;
 pub mod change;
 pub mod definition;
+pub mod purse;
 pub mod receipt;
 pub mod rule;
 

@@ -22,9 +22,11 @@ pub struct CheckCall {
 pub struct Answered {
     /// Whether all of it was admitted.
     pub allowed: bool,
-    /// One for each check.
+    /// Which of the calls `checks` are about: all of them, unless one refused before others were asked.
+    pub indices: Vec<usize>,
+    /// What was found.
     pub checks: Vec<Checked>,
-    /// Which one refused, if one did.
+    /// Which of `checks` refused, if one did.
     pub refused: Option<(usize, Denial)>,
 }
 
@@ -72,6 +74,10 @@ pub struct Denial {
 pub enum Source {
     /// The store.
     Central,
+    /// This node, out of what was debited before.
+    Local,
+    /// The same, after asking for more.
+    Renewed,
     /// This node, by a failure policy.
     Fallback,
 }
@@ -81,6 +87,8 @@ impl Source {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Central => "central",
+            Self::Local => "local",
+            Self::Renewed => "renewed",
             Self::Fallback => "fallback",
         }
     }

@@ -2,13 +2,16 @@
 
 use super::calls::{Answered, CheckCall, Checked, Denial, LimitError, Place, Source};
 use super::definitions::Current;
+use super::leasing::Local;
 use crate::engine::{Engine, Node};
 use crate::failure::Failure;
 use crate::metrics::Metrics;
+use baton_core::Key;
 use baton_core::limit::{Receipt, call_id, memo_key, meter_key};
 use baton_core::meter::{Algorithm, Charged, Claim, Memo, RowClaim, RowKind, Take, Verdict};
 use baton_store::Charge;
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// How long a request is remembered (A6).
 const MEMORY_MS: u64 = 60_000;
@@ -36,30 +39,98 @@ impl Engine {
     /// Whether all of it may go on.
     pub async fn check_limits(&self, calls: &[CheckCall], wanted: &Wanted) -> Result<Answered, LimitError> {
         let node = &self.node;
-        let until = node.deadline();
-        let names: Vec<_> = calls.iter().map(|call| &call.limit).collect();
-        let identity = node.identity(calls, wanted);
-        let made = |currents: &[Current]| node.check_charge(calls, currents, &identity);
-        let answered = match node.charge_by(&names, until, made).await {
-            Ok((currents, charge, charged)) => {
-                node.answered(calls, wanted, &identity, &currents, &charge.claims, charged)
-            }
-            Err(error) => Err(error),
+        let answered = node.check_limits(calls, wanted).await;
+        let outcome = match &answered {
+            Ok(answered) if answered.allowed => "allowed",
+            Ok(_) => "refused",
+            Err(LimitError::Failed(failure)) => failure.label(),
+            Err(_) => "invalid",
         };
-        Metrics::count(
-            &node.metrics.limit_checks,
-            match &answered {
-                Ok(answered) if answered.allowed => "allowed",
-                Ok(_) => "refused",
-                Err(LimitError::Failed(failure)) => failure.label(),
-                Err(_) => "invalid",
-            },
-        );
+        Metrics::count(&node.metrics.limit_checks, outcome);
+        for checked in answered.iter().flat_map(|answered| &answered.checks) {
+            Metrics::count(&node.metrics.limit_sources, checked.source.as_str());
+        }
         answered
     }
 }
 
 impl Node {
+    async fn check_limits(
+        self: &Arc<Self>,
+        calls: &[CheckCall],
+        wanted: &Wanted,
+    ) -> Result<Answered, LimitError> {
+        let until = self.deadline();
+        // What must be remembered, or may be given back, is the store's to decide.
+        let may_be_local = wanted.request_id.is_none() && !wanted.receipt;
+        let mut checks: Vec<Option<Checked>> = vec![None; calls.len()];
+        let mut spent = SpentHere { node: self, places: Vec::new() };
+        let mut refused = None;
+        for (index, call) in calls.iter().enumerate().filter(|(_, call)| may_be_local && call.cost > 0) {
+            let current = self.definition(&call.limit, until).await?;
+            let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
+            let (remaining, reset_ms, source) = match self.spend(call, &current, metered, until).await {
+                Local::Ask => continue,
+                Local::Spent { remaining, reset_ms, renewed } => {
+                    spent.places.push((meter_key(&call.limit, metered), call.cost));
+                    (remaining, reset_ms, if renewed { Source::Renewed } else { Source::Local })
+                }
+                Local::Refused { retry_after_ms, reset_ms } => {
+                    refused = Some((index, Denial { reason: "local_budget_exhausted", retry_after_ms }));
+                    (0, reset_ms, Source::Local)
+                }
+            };
+            checks[index] = Some(Checked::plain(&current, metered, remaining, reset_ms, source));
+            if refused.is_some() {
+                break;
+            }
+        }
+        let asked: Vec<_> = (0..calls.len()).filter(|index| checks[*index].is_none()).collect();
+        if refused.is_none() && !asked.is_empty() {
+            let calls: Vec<_> = asked.iter().map(|index| calls[*index].clone()).collect();
+            let answered = self.check_centrally(&calls, wanted, until).await?;
+            refused = answered.refused.map(|(place, denial)| (asked[place], denial));
+            for (index, checked) in asked.into_iter().zip(answered.checks) {
+                checks[index] = Some(checked);
+            }
+        }
+        if refused.is_none() {
+            spent.places.clear();
+        }
+        drop(spent);
+        // Those that were not asked because another refused have nothing to show.
+        let (mut found, mut place) = (Vec::with_capacity(calls.len()), None);
+        for (index, checked) in checks.into_iter().enumerate() {
+            if let Some(checked) = checked {
+                if refused.is_some_and(|(refused, _)| refused == index) {
+                    place = Some(found.len());
+                }
+                found.push((index, checked));
+            }
+        }
+        let refused = refused.zip(place).map(|((_, denial), place)| (place, denial));
+        let (indices, checks) = found.into_iter().unzip();
+        Ok(Answered { allowed: refused.is_none(), indices, checks, refused })
+    }
+
+    /// Decided by the store.
+    async fn check_centrally(
+        self: &Arc<Self>,
+        calls: &[CheckCall],
+        wanted: &Wanted,
+        until: Instant,
+    ) -> Result<Answered, LimitError> {
+        let names: Vec<_> = calls.iter().map(|call| &call.limit).collect();
+        let identity = self.identity(calls, wanted);
+        let made = |currents: &[Current]| self.check_charge(calls, currents, &identity);
+        let (currents, charge, charged) = self.charge_by(&names, until, made).await?;
+        let answered = self.answered(calls, wanted, &identity, &currents, &charge.claims, charged)?;
+        if let Some((index, denial)) = &answered.refused {
+            self.note_refusal(&charge.claims[*index].key, calls[*index].cost, denial.retry_after_ms);
+        }
+        Ok(answered)
+    }
+
     fn identity(&self, calls: &[CheckCall], wanted: &Wanted) -> Identity {
         let Some(request_id) = &wanted.request_id else {
             return Identity { id: self.random.bytes(), memo: None };
@@ -187,7 +258,38 @@ impl Node {
                 defined: Arc::clone(&current.defined),
             });
         }
-        Ok(Answered { allowed: denial.is_none(), checks, refused: denial })
+        let indices = (0..checks.len()).collect();
+        Ok(Answered { allowed: denial.is_none(), indices, checks, refused: denial })
+    }
+}
+
+/// What was spent here for checks that may still not pass: put back unless they do, also if their caller goes away.
+struct SpentHere<'a> {
+    node: &'a Node,
+    places: Vec<(Key, u64)>,
+}
+
+impl Drop for SpentHere<'_> {
+    fn drop(&mut self) {
+        for (place, cost) in self.places.drain(..) {
+            self.node.unspend(&place, cost);
+        }
+    }
+}
+
+impl Checked {
+    fn plain(current: &Current, metered: &str, remaining: u64, reset_ms: u64, source: Source) -> Self {
+        let capacity = current.defined.definition.capacity_of(metered);
+        Self {
+            defined: current.defined.clone(),
+            capacity,
+            remaining: remaining.min(capacity),
+            reset_ms,
+            source,
+            would_refuse: false,
+            receipt: None,
+            place: None,
+        }
     }
 }
 

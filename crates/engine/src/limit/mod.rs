@@ -7,6 +7,7 @@
 //! - `keys`: how many keys a limit has, so that there is an end to their meters
 //! - `check`: one check, or several together
 //! - `charging`: the way to the store
+//! - `leasing`: decided here, out of what was debited at the store
 //! - `book`: reservations, and what is given back
 //! - `inspect`: usage, leases and the bound
 
@@ -17,6 +18,7 @@ mod check;
 pub(crate) mod definitions;
 mod inspect;
 pub(crate) mod keys;
+pub(crate) mod leasing;
 mod manage;
 
 pub use calls::{

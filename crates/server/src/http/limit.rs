@@ -99,7 +99,8 @@ async fn all_checked(exchange: &Exchange, body: Body) -> Result<Response, Proble
     let _place = exchange.enter(Class::Work)?;
     let wanted = Wanted { principal: anybody().to_string(), request_id, receipt };
     let answered = exchange.server.engine.check_limits(&calls, &wanted).await?;
-    let is_look = answered.refused.as_ref().is_some_and(|(index, _)| calls[*index].cost == 0);
+    let refused = answered.refused.as_ref().and_then(|(index, _)| answered.indices.get(*index));
+    let is_look = refused.is_some_and(|index| calls[*index].cost == 0);
     let response = if answered.allowed || is_look {
         let short = answered.refused.as_ref().map(|(index, _)| *index);
         let checks = answered.checks.iter().enumerate();
@@ -132,7 +133,8 @@ fn exceeded(
     refusal: StatusCode,
 ) -> Result<Response, Problem> {
     let Some((index, denial)) = answered.refused else { return Err(Problem::internal()) };
-    let (Some(call), Some(found)) = (calls.get(index), answered.checks.get(index)) else {
+    let call = answered.indices.get(index).and_then(|index| calls.get(*index));
+    let (Some(call), Some(found)) = (call, answered.checks.get(index)) else {
         return Err(Problem::internal());
     };
     let body = LimitExceeded {

@@ -52,9 +52,9 @@ fn problem(status: StatusCode, body: &LimitExceeded) -> Response {
 /// Says what the limits are and what is left of them.
 pub(crate) fn describe(mut response: Response, calls: &[CheckCall], answered: &Answered) -> Response {
     let (mut policies, mut limits) = (String::new(), String::new());
-    for (call, found) in calls.iter().zip(&answered.checks) {
+    for (index, found) in answered.indices.iter().zip(&answered.checks) {
         // Writing to a string doesn't fail.
-        member(&mut policies, &mut limits, call.limit.key(), found).ok();
+        member(&mut policies, &mut limits, calls[*index].limit.key(), found).ok();
     }
     for (name, text) in [(RATE_LIMIT_POLICY, policies), (RATE_LIMIT, limits)] {
         if let Ok(text) = HeaderValue::try_from(text) {

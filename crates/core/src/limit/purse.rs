@@ -1,0 +1,213 @@
+//! A lease from its holder's side: what may be spent without asking, when to ask for more, and what to say (M2).
+//!
+//! All times are the holder's own monotonic clock in milliseconds. The store's row expires later than the purse closes, since the
+//! purse counts from before the message was sent, and leaves a margin.
+//!
+//! What is said is (sequence, all that was spent, what is kept): the highest sequence wins at the store, so a message that comes
+//! twice or late changes nothing. What is not kept is taken out of the purse before the message leaves. An answer counts
+//! only if it is to the last message.
+
+/// How a lease behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// How long it lives.
+    pub ttl_ms: u64,
+    /// How much it has; adapts to what is spent if nothing is said.
+    pub size: Option<u64>,
+}
+
+/// What the size adapts within.
+const SIZE_MIN: u64 = 10;
+const SIZE_MAX: u64 = 10_000;
+const SIZE_FIRST: u64 = 100;
+/// Over how long what is spent is averaged, about.
+const MEMORY_MS: u64 = 60_000;
+
+/// What a holder has.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Purse {
+    /// What may be spent. Below zero if more was spent than the store knew of as given: then it waits for the next grant.
+    balance: i64,
+    /// All that was ever put in, less what was given back: what was spent is this less the balance.
+    given: i64,
+    sequence: u64,
+    /// From when on nothing is spent.
+    closes_ms: u64,
+    /// From when on more is asked for, whatever is left.
+    renew_ms: u64,
+    asked: Option<Asked>,
+    /// What was spent recently, in units of 1/1024 a millisecond: a slowly forgetting mean.
+    rate: u64,
+    rated_ms: u64,
+    rated_spent: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Asked {
+    sequence: u64,
+    kept: i64,
+    sent_ms: u64,
+}
+
+/// What a holder says to the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// Higher than of any message before.
+    pub sequence: u64,
+    /// All that was ever spent.
+    pub spent: u64,
+    /// What is kept.
+    pub kept: u64,
+    /// How much more is wanted.
+    pub want: u64,
+}
+
+/// What became of an attempt to spend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spent {
+    /// It was there.
+    Yes {
+        /// More should be asked for now, beside it.
+        ask: bool,
+    },
+    /// There isn't enough.
+    No,
+}
+
+impl Purse {
+    /// Spends, if it is there and the purse is open.
+    #[inline]
+    pub fn spend(&mut self, cost: u64, now_ms: u64, terms: &Terms) -> Spent {
+        let cost = i64::try_from(cost).unwrap_or(i64::MAX);
+        if cost > self.balance || now_ms >= self.closes_ms {
+            return Spent::No;
+        }
+        self.balance -= cost;
+        let ask = self.asked.is_none() && (now_ms >= self.renew_ms || self.is_low(terms));
+        Spent::Yes { ask }
+    }
+
+    /// Puts back what was spent and not used after all, if the purse is still open.
+    pub fn unspend(&mut self, cost: u64, now_ms: u64) {
+        if now_ms < self.closes_ms {
+            self.balance = self.balance.saturating_add(i64::try_from(cost).unwrap_or_default());
+        }
+    }
+
+    fn is_low(&self, terms: &Terms) -> bool {
+        self.balance < i64::try_from(self.size(terms) / 4).unwrap_or(i64::MAX)
+    }
+
+    /// What may be spent now.
+    pub fn balance(&self, now_ms: u64) -> u64 {
+        if now_ms >= self.closes_ms { 0 } else { u64::try_from(self.balance).unwrap_or_default() }
+    }
+
+    /// Until when it may be spent.
+    pub fn closes_ms(&self) -> u64 {
+        self.closes_ms
+    }
+
+    /// Whether a message is under way.
+    pub fn is_asking(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// How much a lease should have.
+    pub fn size(&self, terms: &Terms) -> u64 {
+        terms.size.unwrap_or_else(|| match self.rate {
+            0 => SIZE_FIRST,
+            // What is spent in a lease's life.
+            rate => (rate.saturating_mul(terms.ttl_ms) / 1024).clamp(SIZE_MIN, SIZE_MAX),
+        })
+    }
+
+    fn spent(&self) -> u64 {
+        u64::try_from(self.given - self.balance).unwrap_or_default()
+    }
+
+    /// Asks for at least `cost`: what to say now.
+    pub fn ask(&mut self, cost: u64, now_ms: u64, terms: &Terms) -> Message {
+        self.forget_if_closed(now_ms);
+        self.rate(now_ms);
+        let kept = self.balance.max(0);
+        let size = self.size(terms).max(cost);
+        let want = size.saturating_sub(u64::try_from(kept).unwrap_or_default());
+        self.message(kept, want, now_ms)
+    }
+
+    /// Gives everything back, and asks for as much anew if it goes on under another definition.
+    pub fn give_back(&mut self, goes_on: bool, now_ms: u64, terms: &Terms) -> Message {
+        self.forget_if_closed(now_ms);
+        let want = if goes_on { self.size(terms) } else { 0 };
+        self.given -= self.balance.max(0);
+        self.balance = self.balance.min(0);
+        self.message(0, want, now_ms)
+    }
+
+    /// What is left when the purse closes is burned at the store: it is not the holder's any more.
+    fn forget_if_closed(&mut self, now_ms: u64) {
+        if now_ms >= self.closes_ms && self.balance > 0 {
+            self.given -= self.balance;
+            self.balance = 0;
+        }
+    }
+
+    fn message(&mut self, kept: i64, want: u64, now_ms: u64) -> Message {
+        self.sequence += 1;
+        self.asked = Some(Asked { sequence: self.sequence, kept, sent_ms: now_ms });
+        let kept = u64::try_from(kept).unwrap_or_default();
+        Message { sequence: self.sequence, spent: self.spent(), kept, want }
+    }
+
+    /// The answer: what the store's row has now. Whether it was to the last message.
+    pub fn heard(&mut self, sequence: u64, amount: u64, terms: &Terms) -> bool {
+        let Some(asked) = self.asked.take_if(|asked| asked.sequence == sequence) else { return false };
+        let more = i64::try_from(amount).unwrap_or(i64::MAX) - asked.kept;
+        self.balance += more;
+        self.given += more;
+        self.closes_ms = asked.sent_ms + terms.ttl_ms.saturating_sub(margin_ms(terms.ttl_ms));
+        // Between a third and a half of its life, a different moment for each message.
+        let spread_ms = terms.ttl_ms / 6;
+        let part = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+        self.renew_ms = asked.sent_ms + terms.ttl_ms / 3 + spread_ms * part / 1024;
+        true
+    }
+
+    /// There was no answer: it may have arrived or not. What is known stays as it is, and may be asked again.
+    pub fn unheard(&mut self, sequence: u64, now_ms: u64) {
+        if self.asked.take_if(|asked| asked.sequence == sequence).is_some() {
+            // Not at once again: a store that is gone is asked by others too.
+            self.renew_ms = self.renew_ms.max(now_ms + RETRY_MS);
+        }
+    }
+
+    fn rate(&mut self, now_ms: u64) {
+        let spent = self.spent();
+        let recent = spent.saturating_sub(self.rated_spent).saturating_mul(1024);
+        let elapsed_ms = now_ms.saturating_sub(self.rated_ms);
+        let Some(recent) = recent.checked_div(elapsed_ms) else { return };
+        if self.rated_ms != 0 {
+            // The first measure stands for itself; later ones weigh by how long they were.
+            let weight = if self.rate == 0 { MEMORY_MS } else { elapsed_ms.saturating_mul(4).min(MEMORY_MS) };
+            let before = u128::from(self.rate) * u128::from(MEMORY_MS - weight);
+            let after = u128::from(recent) * u128::from(weight);
+            self.rate = u64::try_from((before + after) / u128::from(MEMORY_MS)).unwrap_or(u64::MAX);
+        }
+        self.rated_ms = now_ms.max(1);
+        self.rated_spent = spent;
+    }
+
+    /// Whether nothing was spent since the last message, and it is time for the next: then it should be given back.
+    pub fn is_idle(&self, now_ms: u64) -> bool {
+        now_ms >= self.renew_ms && self.spent() == self.rated_spent
+    }
+}
+
+/// A closed purse may ask again after this.
+const RETRY_MS: u64 = 200;
+
+/// By how much the purse closes before the store's row expires, at least.
+fn margin_ms(ttl_ms: u64) -> u64 {
+    (ttl_ms / 20).max(5)
+}

@@ -1,0 +1,352 @@
+//! Leased limits at a node (M2): spent out of what was debited at the store before, without asking.
+//!
+//! A key that is used more than once gets a purse. While there is enough in it a check is a lock on a shard of a map. More is asked
+//! for beside the checks, before it runs dry; when it did, one check asks and the others wait for its answer. Whoever gets
+//! nothing from a purse is decided by the store.
+
+use super::calls::{CheckCall, LimitError};
+use super::check::hex;
+use super::definitions::Current;
+use crate::engine::Node;
+use crate::metrics::Metrics;
+use baton_core::limit::purse::{Message, Purse, Spent, Terms};
+use baton_core::limit::{Definition, Mechanism, meter_key};
+use baton_core::meter::{Algorithm, Claim, RowClaim, RowKind, Take};
+use baton_core::{Key, Name, Revision};
+use baton_store::Charge;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+use tokio::time::Instant;
+
+const SHARDS: usize = 64;
+/// Keys with a purse, over all shards. Beyond it those that come new are decided by the store.
+const PURSES_MAX: usize = 100_000;
+/// How long a lease lives if nothing is said.
+const TTL_MS: u64 = 10_000;
+/// A part of a limit this small isn't worth a lease.
+const CHUNK_MIN: u64 = 4;
+/// How long a refusal by the store is taken to stand.
+const REFUSED_MS_MAX: u64 = 100;
+/// How often purses are looked at, to give back what is idle.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Purses given back at once.
+const GIVEN_BACK_AT_ONCE: usize = 32;
+/// A check that finds its purse empty waits this often for somebody's answer before it asks the store itself.
+const WAITS_MAX: usize = 3;
+
+/// All purses of a node.
+pub(crate) struct Purses {
+    shards: Vec<Mutex<HashMap<Key, Held>>>,
+    hasher: RandomState,
+}
+
+impl Default for Purses {
+    fn default() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+    }
+}
+
+struct Held {
+    purse: Purse,
+    limit: Name,
+    /// Whose meter it is.
+    key: String,
+    /// The row's.
+    id: String,
+    terms: Terms,
+    version: Revision,
+    /// Told when an answer came, or none.
+    answered: Arc<Notify>,
+    /// What the store said last: what remained there, and in how many milliseconds from when it is fresh again.
+    store: Seen,
+    used_ms: u64,
+    /// Until when the store's last no stands, and when it said to come back.
+    refused: Option<Refused>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    remaining: u64,
+    reset_at_ms: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Refused {
+    cost: u64,
+    until_ms: u64,
+    retry_at_ms: Option<u64>,
+}
+
+/// What a purse said to a check.
+pub(super) enum Local {
+    /// It was spent here.
+    Spent {
+        /// What is left, here and at the store.
+        remaining: u64,
+        /// In how many milliseconds all is available again.
+        reset_ms: u64,
+        /// Whether somebody had to ask for it first.
+        renewed: bool,
+    },
+    /// The store has just said no.
+    Refused {
+        /// When to come back.
+        retry_after_ms: Option<u64>,
+        /// As above.
+        reset_ms: u64,
+    },
+    /// The store must be asked.
+    Ask,
+}
+
+enum Step {
+    Done(Local),
+    /// Somebody has asked already. It hears of everything that is told from now on.
+    Wait(OwnedNotified),
+    Renew(Message),
+}
+
+impl Purses {
+    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Held>> {
+        let shard = self.hasher.hash_one(&key.name) as usize % SHARDS;
+        self.shards[shard].lock().expect("no panic while held")
+    }
+}
+
+/// How a definition's leases behave; nothing if it has none.
+fn terms(definition: &Definition, key: &str) -> Option<Terms> {
+    let is_leased = definition.mechanism == Mechanism::Leased
+        && definition.algorithm != Algorithm::InFlight
+        && !definition.dry_run
+        && definition.limit_of(key) / 20 >= CHUNK_MIN;
+    let ttl_ms = definition.lease_ttl_ms.unwrap_or(TTL_MS).min(definition.window_ms.max(100));
+    is_leased.then_some(Terms { ttl_ms, size: definition.lease_size })
+}
+
+impl Node {
+    /// Spends from the key's purse, if it has one or should get one.
+    pub(super) async fn spend(
+        self: &Arc<Self>,
+        call: &CheckCall,
+        current: &Current,
+        metered: &str,
+        until: Instant,
+    ) -> Local {
+        let Some(terms) = terms(&current.defined.definition, metered) else { return Local::Ask };
+        let place = meter_key(&call.limit, metered);
+        let mut renewed = false;
+        for _ in 0..WAITS_MAX {
+            match self.step(call, current, metered, &place, terms, renewed) {
+                Step::Done(local) => return local,
+                Step::Wait(answered) => {
+                    if tokio::time::timeout_at(until, answered).await.is_err() {
+                        return Local::Ask;
+                    }
+                    renewed = true;
+                }
+                Step::Renew(message) => {
+                    // By itself, so that a caller that goes away doesn't leave others waiting.
+                    let renewal = tokio::spawn(self.clone().renew(place.clone(), message));
+                    if renewal.await.is_err() {
+                        return Local::Ask;
+                    }
+                    renewed = true;
+                }
+            }
+        }
+        Local::Ask
+    }
+
+    fn step(
+        self: &Arc<Self>,
+        call: &CheckCall,
+        current: &Current,
+        metered: &str,
+        place: &Key,
+        terms: Terms,
+        renewed: bool,
+    ) -> Step {
+        let now_ms = self.uptime_ms();
+        let mut shard = self.purses.shard(place);
+        let Some(held) = shard.get_mut(place) else {
+            // A key that comes once needs no purse.
+            if shard.len() < PURSES_MAX / SHARDS {
+                let held = Held {
+                    purse: Purse::default(),
+                    limit: call.limit.clone(),
+                    key: metered.into(),
+                    id: format!("{:016x}.{}", self.id.0, hex(&self.random.bytes::<8>())),
+                    terms,
+                    version: current.defined.version,
+                    answered: Arc::default(),
+                    store: Seen::default(),
+                    used_ms: now_ms,
+                    refused: None,
+                };
+                shard.insert(place.clone(), held);
+            }
+            return Step::Done(Local::Ask);
+        };
+        held.used_ms = now_ms;
+        let reset_ms = held.store.reset_at_ms.saturating_sub(now_ms);
+        if held.version != current.defined.version && !held.purse.is_asking() {
+            // What was given by another definition goes back, for as much by this one.
+            (held.version, held.terms, held.refused) = (current.defined.version, terms, None);
+            return Step::Renew(held.purse.give_back(true, now_ms, &terms));
+        }
+        match held.purse.spend(call.cost, now_ms, &held.terms) {
+            Spent::Yes { ask } => {
+                if ask {
+                    let message = held.purse.ask(0, now_ms, &held.terms);
+                    tokio::spawn(self.clone().renew(place.clone(), message));
+                }
+                let remaining = held.store.remaining + held.purse.balance(now_ms);
+                Step::Done(Local::Spent { remaining, reset_ms, renewed })
+            }
+            Spent::No => {
+                match held.refused.filter(|refused| now_ms < refused.until_ms && refused.cost <= call.cost) {
+                    Some(refused) => {
+                        let retry_after_ms =
+                            refused.retry_at_ms.map(|at_ms| at_ms.saturating_sub(now_ms).max(1));
+                        Step::Done(Local::Refused { retry_after_ms, reset_ms })
+                    }
+                    None if renewed => Step::Done(Local::Ask),
+                    None if held.purse.is_asking() => Step::Wait(held.answered.clone().notified_owned()),
+                    None => Step::Renew(held.purse.ask(call.cost, now_ms, &held.terms)),
+                }
+            }
+        }
+    }
+
+    /// The store said no to a check of this key: for a moment that stands for all.
+    pub(super) fn note_refusal(&self, place: &Key, cost: u64, retry_ms: Option<u64>) {
+        let now_ms = self.uptime_ms();
+        if let Some(held) = self.purses.shard(place).get_mut(place) {
+            let stands_ms = retry_ms.unwrap_or(REFUSED_MS_MAX).min(REFUSED_MS_MAX);
+            let (until_ms, retry_at_ms) = (now_ms + stands_ms, retry_ms.map(|retry_ms| now_ms + retry_ms));
+            held.refused = Some(Refused { cost, until_ms, retry_at_ms });
+        }
+    }
+
+    /// Puts back what was spent for a check that didn't pass.
+    pub(super) fn unspend(&self, place: &Key, cost: u64) {
+        let now_ms = self.uptime_ms();
+        if let Some(held) = self.purses.shard(place).get_mut(place) {
+            held.purse.unspend(cost, now_ms);
+        }
+    }
+
+    /// Says to the store what became of a lease, and hears what it has now.
+    async fn renew(self: Arc<Self>, place: Key, message: Message) {
+        let Some((limit, key, id, answered)) = self
+            .purses
+            .shard(&place)
+            .get(&place)
+            .map(|held| (held.limit.clone(), held.key.clone(), held.id.clone(), held.answered.clone()))
+        else {
+            return;
+        };
+        let made = |currents: &[Current]| {
+            let current = &currents[0];
+            let ttl_ms = terms(&current.defined.definition, &key).map_or(0, |terms| terms.ttl_ms);
+            let row = RowClaim {
+                id: id.clone(),
+                holder: format!("{:016x}", self.id.0),
+                kind: RowKind::Lease,
+                ttl_ms,
+                sequence: message.sequence,
+                spent: message.spent,
+                kept: message.kept,
+            };
+            let rule = current.defined.rule(&key, current.edges);
+            let want = message.want.min(rule.algorithm.amount_max(rule.window_ms));
+            let take = if want == 0 || ttl_ms == 0 { Take::Nothing } else { Take::Share(want) };
+            Ok::<_, LimitError>(Charge {
+                claims: vec![Claim { key: place.clone(), rule, take, row: Some(row) }],
+                memo: None,
+            })
+        };
+        let outcome = self.charge_by(&[&limit], self.deadline(), made).await;
+        let now_ms = self.uptime_ms();
+        let label = {
+            let mut shard = self.purses.shard(&place);
+            let Some(held) = shard.get_mut(&place) else { return };
+            match &outcome {
+                Ok((_, charge, charged)) => {
+                    let meter = charged.meters.first().map(|found| &found.meter);
+                    let amount = meter.and_then(|meter| meter.row(&id)).map_or(0, |row| row.amount);
+                    let rule = &charge.claims[0].rule;
+                    if let Some(meter) = meter {
+                        let reset_at_ms = now_ms + meter.reset_ms(rule);
+                        held.store = Seen { remaining: meter.remaining(rule), reset_at_ms };
+                    }
+                    held.purse.heard(message.sequence, amount, &held.terms);
+                    self.metrics.lease_size.observe(amount as f64);
+                    if amount > message.kept { "granted" } else { "nothing" }
+                }
+                Err(_) => {
+                    held.purse.unheard(message.sequence, now_ms);
+                    "store_failure"
+                }
+            }
+        };
+        Metrics::count(&self.metrics.lease_renewals, label);
+        answered.notify_waiters();
+    }
+
+    /// Gives back what is idle, or all: everything that can be, at once.
+    async fn give_back(self: &Arc<Self>, all: bool) {
+        let now_ms = self.uptime_ms();
+        let mut leaving = Vec::new();
+        for shard in &self.purses.shards {
+            let mut shard = shard.lock().expect("no panic while held");
+            // An empty purse that nobody came back to.
+            let kept_ms = |held: &Held| held.used_ms + 2 * held.terms.ttl_ms;
+            shard.retain(|_, held| {
+                held.purse.is_asking() || now_ms < held.purse.closes_ms() || now_ms < kept_ms(held)
+            });
+            for (place, held) in shard.iter_mut() {
+                let is_open = now_ms < held.purse.closes_ms() && held.purse.balance(now_ms) > 0;
+                if is_open && !held.purse.is_asking() && (all || held.purse.is_idle(now_ms)) {
+                    leaving.push((place.clone(), held.purse.give_back(false, now_ms, &held.terms)));
+                }
+            }
+        }
+        let mut leaving = leaving.into_iter();
+        loop {
+            let some: Vec<_> = leaving.by_ref().take(GIVEN_BACK_AT_ONCE).collect();
+            if some.is_empty() {
+                return;
+            }
+            let tasks: Vec<_> = some
+                .into_iter()
+                .map(|(place, message)| tokio::spawn(self.clone().renew(place, message)))
+                .collect();
+            for task in tasks {
+                // A task that panicked has given nothing back: the lease's end does.
+                drop(task.await);
+            }
+        }
+    }
+}
+
+/// Looks after purses until the node drains, and then gives everything back.
+pub(crate) async fn keep(node: Arc<Node>) {
+    loop {
+        tokio::select! {
+            biased;
+            () = node.draining.wait() => return,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        node.give_back(false).await;
+    }
+}
+
+/// Before stopping.
+pub(crate) async fn return_all(node: &Arc<Node>) {
+    node.give_back(true).await;
+}
