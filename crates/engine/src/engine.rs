@@ -2,6 +2,7 @@
 
 use crate::fence::tallies::Tallies;
 use crate::limit::definitions::{self, Definitions};
+use crate::limit::fallback::{self, Fallbacks};
 use crate::limit::keys::Keys;
 use crate::limit::leasing::{self, Purses};
 use crate::lock::desks::Desks;
@@ -80,6 +81,7 @@ pub(crate) struct Node {
     pub definitions: Definitions,
     pub limit_keys: Keys,
     pub purses: Purses,
+    pub fallbacks: Fallbacks,
     pub draining: Signal,
     /// Whether other nodes may use the store too.
     pub is_shared: bool,
@@ -114,6 +116,7 @@ impl Engine {
             definitions: Definitions::default(),
             limit_keys: Keys::default(),
             purses: Purses::default(),
+            fallbacks: Fallbacks::default(),
             draining: Signal::default(),
             started: Instant::now(),
             wall_offset_ms: AtomicI64::new(0),
@@ -133,6 +136,7 @@ impl Engine {
         let changes = node.store.watch(baton_core::limit::DEFINITION[..].into());
         tokio::spawn(definitions::keep(node.clone(), changes));
         tokio::spawn(leasing::keep(node.clone()));
+        tokio::spawn(fallback::keep(node.clone()));
         tokio::spawn(crate::lock::history::keep(node.clone()));
         tokio::spawn(crate::lock::sweep::keep(node.clone()));
         Ok(Self { node })
@@ -169,6 +173,7 @@ impl Engine {
         self.node.draining.raise();
         self.node.desks.emptied().await;
         leasing::return_all(&self.node).await;
+        fallback::settle_all(&self.node).await;
         crate::lock::history::flush(&self.node).await;
         if self.node.is_shared {
             members::leave(&self.node).await;

@@ -68,6 +68,12 @@ impl Members {
         self.known().alive.len()
     }
 
+    /// Which place a node has among those that live, and how many those are.
+    pub fn rank(&self, node: NodeId) -> (usize, usize) {
+        let known = self.known();
+        (known.alive.iter().filter(|other| **other < node).count(), known.alive.len().max(1))
+    }
+
     fn came(&self, node: NodeId) {
         let mut known = self.known();
         known.gone.remove(&node);

@@ -45,6 +45,10 @@ pub struct Metrics {
     pub lease_renewals: Family<OutcomeLabel, Counter>,
     /// How much a lease had after it.
     pub lease_size: Histogram,
+    /// Checks decided without the store, by policy.
+    pub fallbacks: Family<OutcomeLabel, Counter>,
+    /// What was admitted without the store and written there afterwards.
+    pub overage: Counter,
     /// How long the store took for a charge.
     pub charge_seconds: Histogram,
     /// Calls parked on this node.
@@ -83,6 +87,8 @@ impl Default for Metrics {
             limit_sources: Family::default(),
             lease_renewals: Family::default(),
             lease_size: Histogram::new([0.0, 1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 10_000.0]),
+            fallbacks: Family::default(),
+            overage: Counter::default(),
             charge_seconds: Histogram::new(SECONDS),
             parked: Gauge::default(),
             desks: Gauge::default(),
@@ -128,6 +134,12 @@ impl Metrics {
         limits.register("decisions", "Checks of limits by who decided", self.limit_sources.clone());
         limits.register("lease_renewals", "Renewals of leases by what they got", self.lease_renewals.clone());
         limits.register("lease_size", "What leases had after a renewal", self.lease_size.clone());
+        limits.register("fallbacks", "Checks decided without the store, by policy", self.fallbacks.clone());
+        limits.register(
+            "overage",
+            "Admitted without the store, written there afterwards",
+            self.overage.clone(),
+        );
         let store = registry.sub_registry_with_prefix("store");
         store.register("conflicts", "Commits decided again", self.conflicts.clone());
         store.register("batch_commands", "Commands decided in one commit", self.batch_commands.clone());

@@ -6,6 +6,7 @@ mod engine {
     mod bundles;
     mod counting;
     mod elections;
+    mod limits;
     mod locks;
     mod modes;
     mod nodes;

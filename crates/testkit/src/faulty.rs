@@ -3,9 +3,10 @@
 //! It is a handle: whoever keeps a clone decides how the store behaves that others were given. Nothing is retried or
 //! repaired here, and hints pass through whatever is wrong.
 
+use baton_core::meter::Charged;
 use baton_core::{Bytes, Commit, Key, Outcome, Write};
 use baton_store::watch::Watch;
-use baton_store::{Guarantees, Page, Range, Reading, Reason, Store, StoreError, StoreFuture, Usage};
+use baton_store::{Charge, Guarantees, Page, Range, Reading, Reason, Store, StoreError, StoreFuture, Usage};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -115,6 +116,10 @@ impl Store for Faulty {
 
     fn scan(&self, range: Range, limit: usize) -> StoreFuture<'_, Page> {
         Box::pin(self.call(Kind::Look, async move { self.store.scan(range, limit).await }))
+    }
+
+    fn charge(&self, charge: Charge) -> StoreFuture<'_, Charged> {
+        Box::pin(self.call(Kind::Change, async move { self.store.charge(charge).await }))
     }
 
     fn watch(&self, prefix: Bytes) -> Watch {

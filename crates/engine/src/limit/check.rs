@@ -88,7 +88,10 @@ impl Node {
         let asked: Vec<_> = (0..calls.len()).filter(|index| checks[*index].is_none()).collect();
         if refused.is_none() && !asked.is_empty() {
             let calls: Vec<_> = asked.iter().map(|index| calls[*index].clone()).collect();
-            let answered = self.check_centrally(&calls, wanted, until).await?;
+            let answered = match self.check_centrally(&calls, wanted, until).await {
+                Ok(answered) => answered,
+                Err(error) => self.fall_back(&calls, error).await?,
+            };
             refused = answered.refused.map(|(place, denial)| (asked[place], denial));
             for (index, checked) in asked.into_iter().zip(answered.checks) {
                 checks[index] = Some(checked);
@@ -246,6 +249,7 @@ impl Node {
                 let row = self.place(definition.lease_ttl_ms, identity);
                 Place { lease_id: row.id, ttl_ms: row.ttl_ms }
             });
+            self.note_remaining(definition, &claim.key, meter.remaining(rule));
             checks.push(Checked {
                 capacity: rule.capacity,
                 // Of a refused charge the meters are shown as if it had not been: what it would have taken is still there.
@@ -278,7 +282,13 @@ impl Drop for SpentHere<'_> {
 }
 
 impl Checked {
-    fn plain(current: &Current, metered: &str, remaining: u64, reset_ms: u64, source: Source) -> Self {
+    pub(super) fn plain(
+        current: &Current,
+        metered: &str,
+        remaining: u64,
+        reset_ms: u64,
+        source: Source,
+    ) -> Self {
         let capacity = current.defined.definition.capacity_of(metered);
         Self {
             defined: current.defined.clone(),

@@ -119,6 +119,11 @@ impl Node {
         }
     }
 
+    /// What is known without asking anybody.
+    pub(super) fn known_definition(&self, name: &Name) -> Option<Current> {
+        self.definitions.get(name, self.now()).map(|(current, _)| current)
+    }
+
     /// What the store says.
     pub(super) async fn read_definition(&self, name: &Name, until: Instant) -> Result<Current, LimitError> {
         let mut reading = self.read(vec![definition_key(name)], until).await?;

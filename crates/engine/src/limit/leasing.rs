@@ -276,11 +276,13 @@ impl Node {
             let mut shard = self.purses.shard(&place);
             let Some(held) = shard.get_mut(&place) else { return };
             match &outcome {
-                Ok((_, charge, charged)) => {
+                Ok((currents, charge, charged)) => {
                     let meter = charged.meters.first().map(|found| &found.meter);
                     let amount = meter.and_then(|meter| meter.row(&id)).map_or(0, |row| row.amount);
                     let rule = &charge.claims[0].rule;
-                    if let Some(meter) = meter {
+                    if let (Some(meter), Some(current)) = (meter, currents.first()) {
+                        let definition = &current.defined.definition;
+                        self.note_remaining(definition, &place, meter.remaining(rule));
                         let reset_at_ms = now_ms + meter.reset_ms(rule);
                         held.store = Seen { remaining: meter.remaining(rule), reset_at_ms };
                     }

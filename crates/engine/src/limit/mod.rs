@@ -8,6 +8,7 @@
 //! - `check`: one check, or several together
 //! - `charging`: the way to the store
 //! - `leasing`: decided here, out of what was debited at the store
+//! - `fallback`: what happens when the store can't decide
 //! - `book`: reservations, and what is given back
 //! - `inspect`: usage, leases and the bound
 
@@ -16,6 +17,7 @@ pub mod calls;
 mod charging;
 mod check;
 pub(crate) mod definitions;
+pub(crate) mod fallback;
 mod inspect;
 pub(crate) mod keys;
 pub(crate) mod leasing;

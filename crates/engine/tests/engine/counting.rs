@@ -1,8 +1,9 @@
 //! A store that counts the commits which change locks and elections.
 
+use baton_core::meter::Charged;
 use baton_core::{Bytes, Commit, Key, Outcome};
 use baton_store::watch::Watch;
-use baton_store::{Guarantees, Page, Range, Reading, Store, StoreFuture, Usage};
+use baton_store::{Charge, Guarantees, Page, Range, Reading, Store, StoreFuture, Usage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,11 +11,12 @@ pub struct Counting {
     pub inner: Arc<dyn Store>,
     commits: AtomicU64,
     calls: AtomicU64,
+    charges: AtomicU64,
 }
 
 impl Counting {
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, commits: AtomicU64::new(0), calls: AtomicU64::new(0) }
+        Self { inner, commits: AtomicU64::new(0), calls: AtomicU64::new(0), charges: AtomicU64::new(0) }
     }
 
     /// Commits that changed a roster or a grant: histories are written by others.
@@ -25,6 +27,11 @@ impl Counting {
     /// All of those, also refused ones, and reads and scans of locks: that nodes look for each other is beside it.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
+    }
+
+    /// Charges of meters.
+    pub fn charges(&self) -> u64 {
+        self.charges.load(Ordering::SeqCst)
     }
 
     fn looks(&self, at_locks: bool) {
@@ -47,6 +54,11 @@ impl Store for Counting {
             }
             outcome
         })
+    }
+
+    fn charge(&self, charge: Charge) -> StoreFuture<'_, Charged> {
+        self.charges.fetch_add(1, Ordering::SeqCst);
+        self.inner.charge(charge)
     }
 
     fn read(&self, keys: Vec<Key>) -> StoreFuture<'_, Reading> {
