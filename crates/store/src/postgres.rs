@@ -1,22 +1,27 @@
-//! PostgreSQL: one function call for the commits that come together, under advisory locks on the names they are about.
+//! PostgreSQL: one function call for the commits, or the charges, that come together, under advisory locks on the names
+//! they are about.
 //!
 //! # Layout
 //! - `target`: from a URL to where and how to connect
 //! - `session`, `pool`: connections that come back by themselves, and how failures are sorted
-//! - `group`: commits that wait for a connection, and go together
-//! - `schema`, `schema-*.sql`: tables and functions, by version; the rules of a commit are there
+//! - `group`, `queue`: commits and charges that wait for a connection, and go together
+//! - `schema`, `schema-*.sql`: tables and functions, by version; the rules of a commit are there, and those of a charge once more
 //! - `rows`: commits as parameters, rows as records
+//! - `charge`: charges as parameters, and their answers
 //! - `hints`, `notice`: what nodes tell each other, beside the commits
 //! - `collector`: removes what has expired
 //! - `settings`: what the server allows us to promise
 //!
 //! # Promises
-//! - A commit is one statement, which it may share with others: one round trip, durable when it answers.
+//! - A commit is one statement, which it may share with others: one round trip, durable when it answers. So is a charge, of
+//!   meters of any groups.
 //! - Everything about a name happens under its lock, also before it has a record: a revision is drawn after what
 //!   it follows was committed.
 //! - Revisions: a sequence, raised above the clock whenever the server or the sequence isn't the one of before.
 //! - Leases run on the server's wall clock.
 
+#[path = "postgres/charge.rs"]
+mod charge;
 #[path = "postgres/collector.rs"]
 mod collector;
 #[path = "postgres/group.rs"]
@@ -27,6 +32,8 @@ mod hints;
 mod notice;
 #[path = "postgres/pool.rs"]
 mod pool;
+#[path = "postgres/queue.rs"]
+mod queue;
 #[path = "postgres/rows.rs"]
 mod rows;
 #[path = "postgres/schema.rs"]
@@ -39,8 +46,10 @@ mod settings;
 mod target;
 
 use super::OpenStoreError;
+use crate::charge::Charge;
 use crate::contract::{Guarantees, Page, Range, Reading, Store, StoreError, StoreFuture, Usage};
 use crate::watch::{Hub, Watch};
+use baton_core::meter::Charged;
 use baton_core::{Bytes, Commit, Key, Outcome};
 use group::Group;
 use hints::Hints;
@@ -102,6 +111,12 @@ impl Postgres {
         self.group.commit(commit, &self.target).await
     }
 
+    async fn charge(&self, charge: Charge) -> Result<Charged, StoreError> {
+        charge.validate(true)?;
+        self.pool.session()?;
+        self.group.charge(charge, &self.target).await
+    }
+
     async fn scan(&self, range: Range, limit: usize) -> Result<Page, StoreError> {
         let group = i16::from(range.group.0);
         // The first name after `after` is `after` and a zero byte.
@@ -160,6 +175,10 @@ impl Store for Postgres {
 
     fn scan(&self, range: Range, limit: usize) -> StoreFuture<'_, Page> {
         Box::pin(self.scan(range, limit))
+    }
+
+    fn charge(&self, charge: Charge) -> StoreFuture<'_, Charged> {
+        Box::pin(self.charge(charge))
     }
 
     fn watch(&self, prefix: Bytes) -> Watch {

@@ -1,5 +1,8 @@
 //! Commits as parameters, rows as records.
 
+use super::hints::Hints;
+use super::queue::{Answers, Waiting, Work};
+use super::session::{Failure, Session};
 use super::target::Target;
 use crate::contract::{Reason, StoreError};
 use baton_core::{Bytes, Check, Commit, Key, Outcome, Record, Revision, WallTime, Write};
@@ -31,7 +34,7 @@ pub(super) fn schema_latch(target: &Target) -> i64 {
 }
 
 /// A time to live as the server counts; what is longer than any clock is forever enough.
-fn micros(duration: Duration) -> i64 {
+pub(super) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX).min(i64::MAX / 4)
 }
 
@@ -42,13 +45,46 @@ const THERE: i16 = 3;
 const TOUCH: i16 = 1;
 const DELETE: i16 = 2;
 
-/// The locks under which a commit is decided, once each.
-pub(super) fn latches(target: &Target, commit: &Commit) -> Vec<i64> {
-    let keys = commit.checks.iter().map(Check::key).chain(commit.writes.iter().map(Write::key));
+/// The locks under which everything about `keys` is decided: in one order for everybody, so that nobody waits in a circle.
+pub(super) fn latches<'a>(target: &Target, keys: impl Iterator<Item = &'a Key>) -> Vec<i64> {
     let mut latches: Vec<_> = keys.map(|key| key_latch(target, key)).collect();
     latches.sort_unstable();
     latches.dedup();
     latches
+}
+
+impl Work for Commit {
+    type Answer = Outcome;
+    const SHARES_NAMES: bool = false;
+
+    fn latches(&self, target: &Target) -> Vec<i64> {
+        latches(target, self.checks.iter().map(Check::key).chain(self.writes.iter().map(Write::key)))
+    }
+
+    fn bytes(&self) -> usize {
+        Commit::bytes(self)
+    }
+
+    async fn ask(batch: &[Waiting<Self>], session: &Session) -> Answers<Self> {
+        let parameters = Parameters::of(batch.iter().map(|waiting| (&waiting.work, &waiting.latches[..])));
+        let rows = session.query(&session.commit, &parameters.list()).await?;
+        let outcomes = outcomes(batch.iter().map(|waiting| &waiting.work), &rows);
+        let outcomes = outcomes.map_err(|error| Failure::Silent(super::describe(&error)))?;
+        Ok(outcomes.into_iter().map(|outcome| outcome.ok_or_else(unmentioned)).collect())
+    }
+
+    fn tell(self, outcome: &Outcome, hints: &Hints) {
+        hints.tell(self, outcome);
+    }
+
+    fn tell_lost(hints: &Hints) {
+        hints.tell_lost();
+    }
+}
+
+/// What is known of one that the server's answer doesn't have.
+pub(super) fn unmentioned() -> StoreError {
+    StoreError::Unknown { detail: "the server said nothing of it".into() }
 }
 
 /// What `commit_batch` takes.
@@ -80,7 +116,6 @@ impl<'a> Parameters<'a> {
             all.latches.extend(latches);
             all.add(commit);
         }
-        // In one order for everybody, so that nobody waits in a circle.
         all.latches.sort_unstable();
         all
     }
@@ -249,7 +284,7 @@ mod tests {
             let writes = keys.iter().cloned().map(|key| Write::Delete { key }).collect();
             Commit { checks, writes }
         };
-        let commits = [commit(1), commit(2)].map(|commit| (latches(&target, &commit), commit));
+        let commits = [commit(1), commit(2)].map(|commit| (commit.latches(&target), commit));
         assert_eq!(commits[0].0.len(), 20);
         let parameters = Parameters::of(commits.iter().map(|(latches, commit)| (commit, &latches[..])));
         assert_eq!(parameters.latches.len(), 40);

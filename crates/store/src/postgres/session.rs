@@ -19,7 +19,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// The server gives up on a statement of ours earlier than we do: then it is known not to have happened.
 const STATEMENT_MAX_MS: u32 = 1200;
 
-/// READ COMMITTED is what `commit_records` rests on. Plans are made once, for tables of any size: always by index.
+/// READ COMMITTED is what commits and charges rest on. Plans are made once, for tables of any size: always by index.
 /// `off` would mean that what was acknowledged may be lost; that much is decided here.
 const SETTINGS: &str = "\
     SET default_transaction_isolation = 'read committed';\
@@ -79,10 +79,11 @@ pub(super) async fn answered<T>(
     }
 }
 
-/// A connection that commits, reads and scans.
+/// A connection that commits, charges, reads and scans.
 pub(super) struct Session {
     pub client: Client,
     pub commit: Statement,
+    pub charge: Statement,
     pub read: Statement,
     pub scan: Statement,
     pub due: Statement,
@@ -107,6 +108,7 @@ impl Session {
         let prepare = async |sql: &str| answered(client.prepare(&sql.replace("@schema@", schema))).await;
         let session = Self {
             commit: prepare(COMMIT).await?,
+            charge: prepare(CHARGE).await?,
             read: prepare(READ).await?,
             scan: prepare(SCAN).await?,
             due: prepare("SELECT part, name FROM @schema@.due_records($1)").await?,
@@ -222,6 +224,9 @@ fn sort(error: &tokio_postgres::Error, session: &Session) -> Failure {
 
 const COMMIT: &str = "SELECT turn, place, present, value, created, revision, touches, left_us \
     FROM @schema@.commit_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+
+const CHARGE: &str =
+    "SELECT turn, repeated, answer FROM @schema@.charge_meters($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
 /// One statement is one snapshot, and one reading of the clock. A row comes also when nothing is asked for.
 const READ: &str = "\

@@ -67,7 +67,7 @@ impl Settings {
             store: "postgres",
             shared: true,
             answers_always: false,
-            charge_spans_groups: false,
+            charge_spans_groups: true,
             ttl_min: Duration::from_millis(1),
             ttl_granularity: Duration::from_millis(1),
             on_crash: if self.fsync {

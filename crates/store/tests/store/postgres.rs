@@ -1,9 +1,10 @@
 //! PostgreSQL: the laws, and what is its own, against a real server.
 
+use baton_core::meter::{Algorithm, Charged, Claim, Edges, Memo, Meter, Reclaim, Rule, Take, Verdict};
 use baton_core::{Check, Commit, Group, Key, Outcome, Record, Revision, Ttl, Write};
 use baton_store::conformance::{self, Ending, Harness};
 use baton_store::watch::{Change, Watch};
-use baton_store::{Reason, Store, StoreError, open};
+use baton_store::{Charge, Reason, Store, StoreError, open};
 use baton_testkit::servers::postgres::Postgres;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,6 +40,31 @@ async fn done(store: &Arc<dyn Store>, checks: Vec<Check>, writes: Vec<Write>) ->
         Outcome::Committed { revision, .. } => revision,
         Outcome::Conflict { found, .. } => panic!("refused: {found:?}"),
     }
+}
+
+/// How much of each meter to take, of 25 in an hour; group, name and amount.
+fn charge(meters: &[(u8, &str, u64)]) -> Charge {
+    let rule = Rule {
+        version: 1,
+        algorithm: Algorithm::SlidingWindow,
+        limit: 25,
+        window_ms: 3_600_000,
+        capacity: 25,
+        edges: Edges::Every { offset_ms: 0 },
+        reclaim: Reclaim::Burn,
+    };
+    let claim = |&(group, name, amount): &(u8, &str, u64)| Claim {
+        key: Key::new(Group(group), name.as_bytes()),
+        rule: rule.clone(),
+        take: Take::AllOrNone(amount),
+        row: None,
+    };
+    Charge { claims: meters.iter().map(claim).collect(), memo: None }
+}
+
+fn with_memo(charge: Charge, name: &str) -> Charge {
+    let memo = Memo { key: key(name), digest: "0".repeat(32), ttl_ms: 60_000 };
+    Charge { memo: Some(memo), ..charge }
 }
 
 async fn get(store: &Arc<dyn Store>, name: &str) -> Option<Record> {
@@ -124,33 +150,41 @@ async fn who_waited_behind_another_commit_sees_it_and_draws_a_higher_revision() 
     assert_eq!((&record.value[..], record.created, record.revision), (&b"fast"[..], slow, later));
 }
 
-/// Sends commits at the same time while the only connection is busy with a slow one, so that they wait together. Gives what
-/// became of each, and how many statements it took.
-async fn together(commits: Vec<Commit>) -> (Vec<Result<Outcome, StoreError>>, usize) {
+/// Makes calls at the same time while the only connection is busy with a slow commit, so that they wait together. Gives what
+/// became of each, and how many statements that call a function it took, the slow one included.
+async fn together<W, A: Send + 'static, F: Future<Output = A> + Send + 'static>(
+    works: Vec<W>,
+    function: &str,
+    call: impl Fn(Arc<dyn Store>, W) -> F,
+) -> (Vec<A>, usize) {
     let mut server = Postgres::new().unwrap();
     server.start_with(&["log_statement=all"]).await.unwrap();
     let store = open(&format!("{}?connections=1", server.url()), Path::new("unused")).await.unwrap();
     done(&store, vec![], vec![put("there", "before"), put("old", "before")]).await;
     server.sql(SLOW).unwrap();
-    let is_sent = |line: &&str| line.contains("LOG:  ") && line.contains("commit_batch($1");
+    let is_sent = |line: &&str| line.contains("LOG:  ") && line.contains(function);
     let statements = || server.log().unwrap().lines().filter(is_sent).count();
     let before = statements();
-    let send = |commit: Commit| {
+    let slow = tokio::spawn({
         let store = store.clone();
-        tokio::spawn(async move { store.commit(commit).await })
-    };
-    let slow = send(commit(vec![], vec![put("s", "slow")]));
+        async move { done(&store, vec![], vec![put("s", "slow")]).await }
+    });
     let until = Instant::now() + PATIENCE;
     while server.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'").unwrap() == "0" {
         assert!(Instant::now() < until && !slow.is_finished(), "the slow commit was not seen");
     }
-    let sent: Vec<_> = commits.into_iter().map(send).collect();
-    slow.await.unwrap().unwrap();
-    let mut outcomes = Vec::new();
-    for commit in sent {
-        outcomes.push(commit.await.unwrap());
+    let sent: Vec<_> = works.into_iter().map(|work| tokio::spawn(call(store.clone(), work))).collect();
+    slow.await.unwrap();
+    let mut answers = Vec::new();
+    for answer in sent {
+        answers.push(answer.await.unwrap());
     }
-    (outcomes, statements() - before)
+    (answers, statements() - before)
+}
+
+async fn committed_together(commits: Vec<Commit>) -> (Vec<Result<Outcome, StoreError>>, usize) {
+    let call = |store: Arc<dyn Store>, commit| async move { store.commit(commit).await };
+    together(commits, "commit_batch($1", call).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -164,7 +198,7 @@ async fn commits_that_wait_together_go_in_one_statement_and_each_is_decided_by_i
     commits[20] =
         commit(vec![], vec![Write::Delete { key: key("nothing") }, Write::Delete { key: key("old") }]);
     commits[30] = commit(vec![], vec![Write::Touch { key: key("missing"), ttl: PATIENCE }]);
-    let (outcomes, statements) = together(commits).await;
+    let (outcomes, statements) = committed_together(commits).await;
     assert_eq!(statements, 2, "the slow one, and one for all the others");
     let mut revisions = std::collections::BTreeSet::new();
     for (index, outcome) in outcomes.into_iter().enumerate() {
@@ -199,7 +233,7 @@ async fn one_that_the_server_refuses_does_no_harm_to_those_who_came_with_it() {
         commit(vec![], vec![long]),
         commit(vec![], vec![put("b", "1")]),
     ];
-    let (outcomes, statements) = together(commits).await;
+    let (outcomes, statements) = committed_together(commits).await;
     assert!(matches!(outcomes[0], Ok(Outcome::Committed { .. })), "{outcomes:?}");
     assert!(
         matches!(outcomes[1], Err(StoreError::NotApplied { reason: Reason::Invalid, .. })),
@@ -207,6 +241,38 @@ async fn one_that_the_server_refuses_does_no_harm_to_those_who_came_with_it() {
     );
     assert!(matches!(outcomes[2], Ok(Outcome::Committed { .. })), "{outcomes:?}");
     assert_eq!(statements, 1 + 1 + 3, "together, and then one by one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn charges_that_wait_together_go_in_one_statement_and_each_is_decided_by_itself() {
+    let mut charges = vec![charge(&[(7, "hot", 1)]); 40];
+    charges[10] = charge(&[(7, "own", 5), (8, "other", 26)]);
+    charges[20] = charge(&[(7, "there", 1)]);
+    charges[30] = with_memo(charge(&[(9, "third", 3)]), "memo");
+    charges[31] = charges[30].clone();
+    let call = |store: Arc<dyn Store>, charge| async move { store.charge(charge).await };
+    let (answers, statements) = together(charges, "charge_meters($1", call).await;
+    assert_eq!(statements, 1, "also for those on one meter");
+    let hot = |index: &usize| ![10, 20, 30, 31].contains(index);
+    let taken = |index: usize| answers[index].as_ref().unwrap().meters[0].granted;
+    assert_eq!((0..40).filter(hot).map(taken).sum::<u64>(), 25);
+    assert_eq!(answers[10].as_ref().unwrap().verdict, Verdict::Refused { index: 1 });
+    assert!(matches!(answers[20], Err(StoreError::NotApplied { .. })), "no meter: {:?}", answers[20]);
+    let [first, second] = [30, 31].map(|index| answers[index].as_ref().unwrap());
+    assert!(first.repeated != second.repeated && first.meters == second.meters, "{first:?} {second:?}");
+}
+
+/// What the server was asked since its log had `before` bytes, apart from what goes on beside it: the collector, the hints and
+/// further connections.
+fn asked(server: &Postgres, before: usize) -> Vec<String> {
+    let log = server.log().unwrap().split_off(before);
+    // The server's log also tells of checkpoints and the like.
+    let is_statement = |line: &&str| line.contains("LOG:  execute") || line.contains("LOG:  statement");
+    let beside = |line: &&str| {
+        let names = ["due_records", "pg_notify", "SET ", "SHOW transaction_read_only", "prepare"];
+        names.iter().any(|it| line.contains(it))
+    };
+    log.lines().filter(is_statement).filter(|line| !beside(line)).map(str::to_owned).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -218,18 +284,60 @@ async fn a_commit_is_one_statement() {
     for round in 0..20 {
         done(&store, vec![], vec![put("a", &round.to_string()), put("b", "")]).await;
     }
-    let log = server.log().unwrap().split_off(before);
-    assert_eq!(log.matches("commit_batch(").count(), 20, "{log}");
-    // The server's log also tells of checkpoints and the like.
-    let is_statement = |line: &&str| line.contains("LOG:  execute") || line.contains("LOG:  statement");
-    let others = log.lines().filter(is_statement).filter(|line| !line.contains("commit_batch("));
-    // The collector, the hints and further connections go on beside it. Nothing is read.
-    let beside = |line: &&str| {
-        let names = ["due_records", "pg_notify", "SET ", "SHOW transaction_read_only", "prepare"];
-        names.iter().any(|it| line.contains(it))
-    };
-    let others: Vec<_> = others.filter(|line| !beside(line)).collect();
-    assert!(others.is_empty(), "{others:?}");
+    let asked = asked(&server, before);
+    // Nothing is read.
+    assert!(asked.len() == 20 && asked.iter().all(|line| line.contains("commit_batch(")), "{asked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_charge_is_one_statement_for_meters_of_several_groups() {
+    let mut server = Postgres::new().unwrap();
+    server.start_with(&["log_statement=all"]).await.unwrap();
+    let store = opened(&server).await;
+    assert!(store.guarantees().charge_spans_groups);
+    let before = server.log().unwrap().len();
+    for round in 0..10 {
+        let charged = store.charge(charge(&[(1, "a", 1), (200, "b", 2), (255, "a", 0)])).await.unwrap();
+        assert_eq!(charged.verdict, Verdict::Charged, "{round}");
+    }
+    // There is room for it on the first one only.
+    let refused = store.charge(charge(&[(1, "a", 10), (200, "b", 10)])).await.unwrap();
+    assert_eq!(refused.verdict, Verdict::Refused { index: 1 });
+    let asked = asked(&server, before);
+    assert!(asked.len() == 11 && asked.iter().all(|line| line.contains("charge_meters(")), "{asked:?}");
+    let keys =
+        [(1, "a"), (200, "b"), (255, "a")].map(|(group, name)| Key::new(Group(group), name.as_bytes()));
+    let records = store.read(keys.to_vec()).await.unwrap().records;
+    let used = |place: usize| Meter::decode(&records[place].as_ref().unwrap().value).unwrap().used();
+    assert_eq!((used(0), used(1)), (10, 20));
+    assert_eq!(records[2], None, "who only looks writes nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_meter_that_lives_long_enough_is_charged_without_a_change_of_its_expiry() {
+    let server = server().await;
+    let store = opened(&server).await;
+    let times = || server.sql("SELECT expires_us, due_us FROM baton.records").unwrap();
+    let charged = |charged: Charged| charged.meters[0].meter.used();
+    assert_eq!(charged(store.charge(charge(&[(7, "a", 1)])).await.unwrap()), 1);
+    let first = get(&store, "a").await.unwrap();
+    // Twice the window is what it is worth, and a minute comes on top.
+    let two_hours = Duration::from_secs(2 * 3600);
+    assert!(first.expires_in.unwrap() > two_hours + Duration::from_secs(50));
+    let before = times();
+    assert_eq!(charged(store.charge(charge(&[(7, "a", 1)])).await.unwrap()), 2);
+    assert_eq!(times(), before);
+    let second = get(&store, "a").await.unwrap();
+    assert_eq!(second.created, first.created);
+    assert!(second.revision > first.revision);
+    server.sql("UPDATE baton.records SET expires_us = expires_us - 40000000").unwrap();
+    assert_eq!(charged(store.charge(charge(&[(7, "a", 1)])).await.unwrap()), 3);
+    assert!(get(&store, "a").await.unwrap().expires_in.unwrap() > two_hours + Duration::from_secs(50));
+    assert_ne!(times(), before);
+    // What has expired was never there, whether or not it was collected.
+    server.sql("UPDATE baton.records SET expires_us = 1").unwrap();
+    assert_eq!(charged(store.charge(charge(&[(7, "a", 1)])).await.unwrap()), 1);
+    assert!(get(&store, "a").await.unwrap().created > second.revision);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -240,11 +348,13 @@ async fn a_server_that_stands_still_makes_unknown_in_time_and_is_used_again_afte
     server.pause(true).unwrap();
     let begun = Instant::now();
     let once = commit(vec![Check::Absent(key("id"))], vec![put("id", "mine")]);
-    let answer = store.commit(once.clone()).await;
+    let (answer, charged) =
+        tokio::join!(store.commit(once.clone()), store.charge(charge(&[(7, "meter", 1)])));
     let reading = store.read(vec![key("a")]).await;
     let took = begun.elapsed();
     server.pause(false).unwrap();
     assert!(matches!(answer, Err(StoreError::Unknown { .. })), "{answer:?}");
+    assert!(matches!(charged, Err(StoreError::Unknown { .. })), "{charged:?}");
     assert!(matches!(reading, Err(StoreError::NotApplied { .. })), "{reading:?}");
     assert!(took < Duration::from_secs(4), "two deadlines took {took:?}");
     assert!(recovered(&store, put("b", "1")).await > first);
@@ -324,7 +434,7 @@ async fn nodes_that_start_together_make_one_schema_and_a_newer_one_is_refused() 
         assert!(revision > last);
         last = revision;
     }
-    assert_eq!(server.sql("SELECT version FROM baton.schema_version").unwrap(), "2");
+    assert_eq!(server.sql("SELECT version FROM baton.schema_version").unwrap(), "3");
     server.sql("UPDATE baton.schema_version SET version = 99").unwrap();
     let error = open(&server.url(), Path::new("unused")).await.err().unwrap().to_string();
     assert!(error.contains("99") && error.contains("newer"), "{error}");
