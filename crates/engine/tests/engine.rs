@@ -10,4 +10,5 @@ mod engine {
     mod locks;
     mod modes;
     mod nodes;
+    mod outages;
 }

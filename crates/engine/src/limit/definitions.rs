@@ -8,7 +8,8 @@ use super::calls::LimitError;
 use crate::engine::Node;
 use crate::failure::Failure;
 use baton_core::limit::{DEFINITION, Defined, Definition, definition_key};
-use baton_core::{Name, Record, WallTime};
+use baton_core::{Group, Name, Record, WallTime};
+use baton_store::Range;
 use baton_store::watch::{Change, Watch};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,6 +18,8 @@ use tokio::time::Instant;
 
 /// After this long a definition is read again, in case a hint got lost.
 const FRESH: Duration = Duration::from_secs(5);
+/// Records read from the store at once.
+const PAGE: usize = 256;
 /// Definitions known at once. Beyond it all are forgotten, and read again when they are needed.
 const KNOWN_MAX: usize = 10_000;
 
@@ -61,7 +64,7 @@ impl Definitions {
     }
 
     /// Learns one, unless a newer one is known.
-    fn learn(&self, name: &Name, defined: Defined, now: WallTime) -> Current {
+    pub(super) fn learn(&self, name: &Name, defined: Defined, now: WallTime) -> Current {
         let mut all = self.known();
         if all.len() >= KNOWN_MAX && !all.contains_key(name) {
             all.clear();
@@ -137,8 +140,37 @@ impl Node {
     }
 }
 
+/// Reads all definitions, so that their policies are known when the store is not there any more. As many as may be known at once.
+async fn read_all(node: &Node) -> Result<(), Failure> {
+    let mut count = 0;
+    for group in 0..=u8::MAX {
+        let mut after = None;
+        loop {
+            let range = Range { group: Group(group), prefix: DEFINITION[..].into(), after };
+            let page = node.asked(node.store.scan(range, PAGE), node.deadline()).await?;
+            for record in &page.records {
+                if let Some(name) = Name::of_record(DEFINITION, &record.key.name) {
+                    node.definitions.learn(&name, defined(record)?, page.now);
+                    count += 1;
+                }
+            }
+            after = page.records.last().map(|record| record.key.name.clone());
+            if count >= KNOWN_MAX {
+                return Ok(());
+            }
+            if !page.more {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Follows changes until the node drains.
 pub(crate) async fn keep(node: Arc<Node>, mut changes: Watch) {
+    if read_all(&node).await.is_err() {
+        tracing::warn!("not all definitions of limits could be read; each is when it is first needed");
+    }
     loop {
         let change = tokio::select! {
             biased;

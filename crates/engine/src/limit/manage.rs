@@ -24,8 +24,8 @@ impl Engine {
             // Its version is in the store.
             return Ok((decided.reply, self.limit(name).await?));
         }
-        let defined = Arc::new(Defined { definition, version: decided.revision });
-        node.definitions.forget(name);
+        let defined = Defined { definition, version: decided.revision };
+        let defined = node.definitions.learn(name, defined, decided.now).defined;
         Ok((decided.reply, LimitState { name: name.key().into(), defined }))
     }
 
