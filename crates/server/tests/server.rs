@@ -17,6 +17,8 @@ mod fences;
 mod fuzz;
 #[path = "server/harness.rs"]
 mod harness;
+#[path = "server/limits.rs"]
+mod limits;
 #[path = "server/lists.rs"]
 mod lists;
 #[path = "server/modes.rs"]

@@ -125,6 +125,9 @@ impl Node {
     ) -> Result<Answered, LimitError> {
         let names: Vec<_> = calls.iter().map(|call| &call.limit).collect();
         let identity = self.identity(calls, wanted);
+        if self.must_hold(calls, &identity, until).await? {
+            return self.check_by_holds(calls, wanted, &identity, until).await;
+        }
         let made = |currents: &[Current]| self.check_charge(calls, currents, &identity);
         let (currents, charge, charged) = self.charge_by(&names, until, made).await?;
         let answered = self.answered(calls, wanted, &identity, &currents, &charge.claims, charged)?;
@@ -153,7 +156,7 @@ impl Node {
         Identity { id, memo: Some(hex(&call_id(&parts))) }
     }
 
-    fn check_charge(
+    pub(super) fn check_charge(
         &self,
         calls: &[CheckCall],
         currents: &[Current],
@@ -200,7 +203,7 @@ impl Node {
         }
     }
 
-    fn answered(
+    pub(super) fn answered(
         &self,
         calls: &[CheckCall],
         wanted: &Wanted,

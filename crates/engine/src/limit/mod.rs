@@ -9,6 +9,7 @@
 //! - `charging`: the way to the store
 //! - `leasing`: decided here, out of what was debited at the store
 //! - `fallback`: what happens when the store can't decide
+//! - `holding`: several that the store can't charge in one step
 //! - `book`: reservations, and what is given back
 //! - `inspect`: usage, leases and the bound
 
@@ -18,6 +19,7 @@ mod charging;
 mod check;
 pub(crate) mod definitions;
 pub(crate) mod fallback;
+mod holding;
 mod inspect;
 pub(crate) mod keys;
 pub(crate) mod leasing;

@@ -33,6 +33,7 @@ RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE algorithm
         WHEN 'b' THEN least(counted + least(amount, 9007199254740991 / window_ms) * window_ms, 9007199254740991)
         WHEN 'i' THEN counted
+        WHEN 'f' THEN least(counted + amount, 9007199254740991)
         ELSE least(counted + amount, 4503599627370496 / window_ms)
     END
 $$;

@@ -1,0 +1,257 @@
+//! Limits over HTTP: definitions, checks, headers, refusals, and what is given back.
+
+use crate::client::Answer;
+use crate::harness::Baton;
+use serde_json::{Value, json};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+async fn put(baton: &Baton, limit: &str, body: Value) -> Answer {
+    let path = format!("/v1/limits/{limit}");
+    baton.client().await.call("PUT", &path, body.to_string().as_bytes()).await
+}
+
+async fn check(baton: &Baton, limit: &str, body: Value) -> Answer {
+    baton.post(&format!("/v1/limits/{limit}/check"), body).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_is_defined_looked_at_changed_and_removed() {
+    let baton = Baton::start().await;
+    assert_eq!(baton.get("/v1/limits/api").await.code(404), "LIMIT_NOT_FOUND");
+    let made = put(&baton, "api", json!({ "limit": 5, "windowMillis": DAY_MS })).await.ok();
+    assert_eq!(made["status"], "MADE");
+    let definition = &made["definition"];
+    assert_eq!(
+        (&definition["algorithm"], &definition["mechanism"]),
+        (&json!("token_bucket"), &json!("central"))
+    );
+    let again = put(&baton, "api", json!({ "limit": 5, "windowMillis": DAY_MS })).await.ok();
+    assert_eq!((&again["status"], &again["version"]), (&json!("UNCHANGED"), &made["version"]));
+    let changed =
+        put(&baton, "api", json!({ "limit": 6, "windowMillis": DAY_MS, "purpose": "security" })).await.ok();
+    assert_eq!(changed["status"], "CHANGED");
+    assert!(changed["version"].as_u64() > made["version"].as_u64());
+    // What a definition answers can be put again as it is.
+    let shown = baton.get("/v1/limits/api").await.ok();
+    assert_eq!(shown["definition"]["onFailure"], "closed_local");
+    assert_eq!(put(&baton, "api", shown["definition"].clone()).await.ok()["status"], "UNCHANGED");
+    put(&baton, "b%2Fc", json!({ "limit": 1, "calendar": "day" })).await.ok();
+    let listed = baton.get("/v1/limits").await.ok();
+    let mut names: Vec<_> =
+        listed["limits"].as_array().unwrap().iter().map(|limit| limit["name"].clone()).collect();
+    names.sort_by_key(|name| name.to_string());
+    assert_eq!(names, ["api", "b/c"]);
+    let removed = baton.client().await.call("DELETE", "/v1/limits/api", b"").await.ok();
+    assert_eq!(removed, json!({ "status": "REMOVED", "name": "api" }));
+    assert_eq!(check(&baton, "api", json!({ "key": "k" })).await.code(404), "LIMIT_NOT_FOUND");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checks_pass_up_to_the_limit_and_say_in_headers_what_is_left() {
+    let baton = Baton::start().await;
+    put(&baton, "api", json!({ "limit": 2, "windowMillis": 60_000, "algorithm": "fixed_window" })).await.ok();
+    for left in [1, 0] {
+        let passed = check(&baton, "api", json!({ "key": "acme" })).await;
+        assert_eq!(passed.header("ratelimit-policy"), Some("\"api\";q=2;w=60"));
+        let limit = passed.header("ratelimit").unwrap().to_owned();
+        assert!(limit.starts_with(&format!("\"api\";r={left};t=")), "{limit}");
+        let body = passed.ok();
+        assert_eq!(
+            (&body["allowed"], &body["remaining"], &body["source"]),
+            (&json!(true), &json!(left), &json!("central"))
+        );
+    }
+    let refused = check(&baton, "api", json!({ "key": "acme" })).await;
+    assert_eq!(refused.code(429), "LIMIT_EXCEEDED");
+    let body = refused.json();
+    assert_eq!(
+        (&body["reason"], &body["name"], &body["key"]),
+        (&json!("budget_exhausted"), &json!("api"), &json!("acme"))
+    );
+    let millis = body["retryAfterMillis"].as_u64().unwrap();
+    assert!((1..=60_000).contains(&millis));
+    assert_eq!(refused.header("retry-after"), Some(millis.div_ceil(1_000).to_string().as_str()));
+    assert!(refused.header("ratelimit").is_some_and(|limit| limit.contains("r=0")));
+    check(&baton, "api", json!({ "key": "another" })).await.ok();
+    let look = check(&baton, "api", json!({ "key": "acme", "cost": 0 })).await.ok();
+    assert_eq!((&look["allowed"], &look["remaining"]), (&json!(false), &json!(0)));
+    let never = check(&baton, "api", json!({ "key": "acme", "cost": 3 })).await;
+    assert_eq!(never.code(429), "LIMIT_EXCEEDED");
+    assert!(never.json()["retryAfterMillis"].is_null() && never.header("retry-after").is_none());
+    let usage = baton.get("/v1/limits/api/usage?key=acme").await.ok();
+    assert_eq!(
+        (&usage["used"], &usage["remaining"], &usage["outstanding"]),
+        (&json!(2), &json!(0), &json!(0))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_a_problem_document_or_a_403_if_that_is_what_is_understood() {
+    let baton = Baton::start().await;
+    put(&baton, "api", json!({ "limit": 1, "windowMillis": DAY_MS })).await.ok();
+    check(&baton, "api", json!({ "key": "k" })).await.ok();
+    let body = br#"{"key":"k"}"#;
+    let head = |path: &str, accept: &str| {
+        let length = body.len();
+        format!("POST {path} HTTP/1.1\r\nhost: test\r\naccept: {accept}\r\ncontent-length: {length}\r\n\r\n")
+    };
+    let ask = async |path: &str, accept: &str| {
+        let mut client = baton.client().await;
+        client.send(&[head(path, accept).as_bytes(), body].concat()).await.unwrap();
+        client.answer("POST").await.unwrap()
+    };
+    let problem = ask("/v1/limits/api/check", "text/html, application/problem+json;q=0.9").await;
+    assert_eq!((problem.status, problem.header("content-type")), (429, Some("application/problem+json")));
+    let document = problem.json();
+    assert_eq!((&document["status"], &document["violated-policies"]), (&json!(429), &json!(["api"])));
+    assert!(document["type"].as_str().is_some_and(|kind| kind.ends_with("#quota-exceeded")));
+    assert_eq!(ask("/v1/limits/api/check", "*/*").await.header("content-type"), Some("application/json"));
+    let forbidden = ask("/v1/limits/api/check?refusal=403", "*/*").await;
+    assert_eq!(forbidden.code(403), "LIMIT_EXCEEDED");
+    assert!(forbidden.header("retry-after").is_some());
+    assert_eq!(ask("/v1/limits/api/check?refusal=500", "*/*").await.field(), "refusal");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_limits_pass_together_or_not_at_all() {
+    let baton = Baton::start().await;
+    put(&baton, "wide", json!({ "limit": 10, "windowMillis": DAY_MS })).await.ok();
+    put(&baton, "narrow", json!({ "limit": 1, "windowMillis": DAY_MS })).await.ok();
+    let both = json!({ "checks": [{ "limit": "wide", "key": "all" }, { "limit": "narrow", "key": "me" }] });
+    let passed = baton.post("/v1/limits:check", both.clone()).await;
+    assert!(
+        passed
+            .header("ratelimit")
+            .is_some_and(|limit| limit.contains("\"wide\"") && limit.contains("\"narrow\""))
+    );
+    assert_eq!(passed.ok()["checks"][0]["remaining"], 9);
+    let refused = baton.post("/v1/limits:check", both).await;
+    assert_eq!((refused.code(429), &refused.json()["name"]), ("LIMIT_EXCEEDED".into(), &json!("narrow")));
+    // Where it takes several steps, they are settled behind the answer.
+    baton.until(async || baton.get("/v1/limits/wide/usage?key=all").await.ok()["outstanding"] == 0).await;
+    assert_eq!(baton.get("/v1/limits/wide/usage?key=all").await.ok()["used"], 1);
+    let twice = json!({ "checks": [{ "limit": "wide", "key": "a" }, { "limit": "wide", "key": "a" }] });
+    assert_eq!(baton.post("/v1/limits:check", twice).await.field(), "checks[1].key");
+    assert_eq!(baton.post("/v1/limits:check", json!({ "checks": [] })).await.field(), "checks");
+    let unknown = json!({ "checks": [{ "limit": "wide", "key": "a" }, { "limit": "none", "key": "a" }] });
+    assert_eq!(baton.post("/v1/limits:check", unknown).await.code(404), "LIMIT_NOT_FOUND");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_used_is_given_back_and_places_in_flight_too() {
+    let baton = Baton::start().await;
+    put(&baton, "api", json!({ "limit": 5, "windowMillis": DAY_MS, "algorithm": "sliding_log" })).await.ok();
+    let passed = check(&baton, "api", json!({ "key": "k", "cost": 5, "receipt": true })).await.ok();
+    let receipt = passed["receipt"].as_str().unwrap();
+    for _ in 0..2 {
+        let refund =
+            baton.post("/v1/limits/api/refund", json!({ "key": "k", "receipt": receipt })).await.ok();
+        assert_eq!(refund, json!({ "refunded": 5 }));
+    }
+    assert_eq!(check(&baton, "api", json!({ "key": "k", "cost": 5 })).await.ok()["remaining"], 0);
+    let forged = json!({ "key": "other", "receipt": receipt });
+    assert_eq!(baton.post("/v1/limits/api/refund", forged).await.code(403), "RECEIPT_INVALID");
+    put(&baton, "jobs", json!({ "limit": 1, "algorithm": "in_flight", "leaseTtlMillis": 60_000 })).await.ok();
+    let place = check(&baton, "jobs", json!({ "key": "k" })).await.ok();
+    assert_eq!(check(&baton, "jobs", json!({ "key": "k" })).await.code(429), "LIMIT_EXCEEDED");
+    let leases = baton.get("/v1/limits/jobs/leases").await.ok();
+    assert_eq!(
+        (&leases["leases"][0]["leaseId"], &leases["leases"][0]["kind"]),
+        (&place["leaseId"], &json!("place"))
+    );
+    let back = json!({ "key": "k", "leaseId": place["leaseId"] });
+    baton.post("/v1/limits/jobs/lease/return", back).await.ok();
+    check(&baton, "jobs", json!({ "key": "k" })).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reservation_waits_for_its_turn_and_only_buckets_have_them() {
+    let baton = Baton::start().await;
+    put(&baton, "api", json!({ "limit": 10, "windowMillis": 10_000 })).await.ok();
+    check(&baton, "api", json!({ "key": "k", "cost": 10 })).await.ok();
+    let booked =
+        baton.post("/v1/limits/api/reserve", json!({ "key": "k", "maxWaitMillis": 5_000 })).await.ok();
+    assert!((1..=1_000).contains(&booked["waitMillis"].as_u64().unwrap()), "{booked}");
+    let far = baton.post("/v1/limits/api/reserve", json!({ "key": "k", "maxWaitMillis": 10 })).await;
+    assert_eq!(far.code(429), "LIMIT_EXCEEDED");
+    assert!(far.header("retry-after").is_some());
+    let much = json!({ "key": "k", "cost": 11, "maxWaitMillis": 10 });
+    assert_eq!(baton.post("/v1/limits/api/reserve", much).await.field(), "cost");
+    put(&baton, "log", json!({ "limit": 10, "windowMillis": 10_000, "algorithm": "sliding_log" })).await.ok();
+    let wrong = baton.post("/v1/limits/log/reserve", json!({ "key": "k", "maxWaitMillis": 10 })).await;
+    assert_eq!(wrong.code(409), "LIMIT_MISMATCH");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bound_is_itemised_and_adds_up() {
+    let baton = Baton::start().await;
+    for (algorithm, worst) in
+        [("token_bucket", 120), ("sliding_window", 200), ("fixed_window", 200), ("sliding_log", 100)]
+    {
+        let mut body = json!({ "limit": 100, "windowMillis": 1_000, "algorithm": algorithm });
+        if algorithm == "token_bucket" {
+            body["burst"] = 20.into();
+        }
+        put(&baton, algorithm, body).await.ok();
+        let bound = baton.get(&format!("/v1/limits/{algorithm}/bound")).await.ok();
+        assert_eq!(bound["worst"], worst, "{bound}");
+        let sources: Vec<_> =
+            bound["items"].as_array().unwrap().iter().map(|item| item["source"].as_str().unwrap()).collect();
+        assert_eq!(sources, ["mechanism", "algorithm", "store", "outage"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_makes_no_sense_is_refused_with_its_field() {
+    let baton = Baton::start().await;
+    for (body, field) in [
+        (json!({ "windowMillis": 1000 }), "limit"),
+        (json!({ "limit": 0, "windowMillis": 1000 }), "limit"),
+        (json!({ "limit": 1 }), "windowMillis"),
+        (json!({ "limit": 1, "windowMillis": 0 }), "windowMillis"),
+        (json!({ "limit": 1, "windowMillis": 1000, "algorithm": "leaky" }), "algorithm"),
+        (json!({ "limit": 1001, "windowMillis": 1000, "algorithm": "sliding_log" }), "limit"),
+        (json!({ "limit": 1_000_000_000_u64, "windowMillis": DAY_MS }), "limit"),
+        (json!({ "limit": 1, "windowMillis": 1000, "burst": 2, "algorithm": "fixed_window" }), "burst"),
+        (json!({ "limit": 1, "windowMillis": 1000, "calendar": "day" }), "windowMillis"),
+        (json!({ "limit": 1, "calendar": "day", "algorithm": "token_bucket" }), "calendar"),
+        (json!({ "limit": 1, "calendar": "day", "timeZone": "Mars/Olympus" }), "timeZone"),
+        (json!({ "limit": 1, "windowMillis": 1000, "timeZone": "UTC" }), "timeZone"),
+        (json!({ "limit": 1, "algorithm": "in_flight", "mechanism": "leased" }), "mechanism"),
+        (json!({ "limit": 1, "windowMillis": 1000, "localCap": 2 }), "localCap"),
+        (
+            json!({ "limit": 1, "windowMillis": 1000, "overrides": [{ "key": "", "limit": 1 }] }),
+            "overrides[0].key",
+        ),
+        (json!({ "limit": 1, "windowMillis": 1000, "windows": 3 }), "windows"),
+    ] {
+        assert_eq!(put(&baton, "l", body.clone()).await.field(), field, "{body}");
+    }
+    assert_eq!(baton.get("/v1/limits").await.ok()["limits"], json!([]), "nothing was changed");
+    put(&baton, "l", json!({ "limit": 1, "windowMillis": 1000 })).await.ok();
+    for (body, field) in [
+        (json!({}), "key"),
+        (json!({ "key": "" }), "key"),
+        (json!({ "key": "k", "cost": -1 }), "cost"),
+        (json!({ "key": "k", "cost": 1_000_000_001 }), "cost"),
+        (json!({ "key": "k", "requestId": "" }), "requestId"),
+    ] {
+        assert_eq!(check(&baton, "l", body.clone()).await.field(), field, "{body}");
+    }
+    assert_eq!(baton.get("/v1/limits/l/usage").await.field(), "key");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_may_have_a_limit_of_its_own_and_a_page_of_another_site_may_change_nothing() {
+    let baton = Baton::start().await;
+    let own = json!([{ "key": "acme", "limit": 5 }]);
+    put(&baton, "api", json!({ "limit": 1, "windowMillis": DAY_MS, "overrides": own })).await.ok();
+    assert_eq!(check(&baton, "api", json!({ "key": "acme", "cost": 5 })).await.ok()["limit"], 5);
+    assert_eq!(check(&baton, "api", json!({ "key": "other", "cost": 2 })).await.code(429), "LIMIT_EXCEEDED");
+    let mut client = baton.client().await;
+    let head = "DELETE /v1/limits/api HTTP/1.1\r\nhost: test\r\norigin: https://elsewhere\r\n\r\n";
+    client.send(head.as_bytes()).await.unwrap();
+    assert_eq!(client.answer("DELETE").await.unwrap().code(403), "FORBIDDEN");
+    baton.get("/v1/limits/api").await.ok();
+}
