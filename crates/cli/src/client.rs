@@ -15,7 +15,7 @@ pub struct ClientOptions {
         value_name = "URL"
     )]
     pub server: String,
-    /// The namespace of locks [default: default]
+    /// The namespace of locks, limits and all else [default: default]
     #[arg(long, global = true, env = "BATON_NAMESPACE")]
     pub namespace: Option<String>,
     /// How to print what was found

@@ -1,5 +1,6 @@
 //! How a command ends when it doesn't succeed: what happened, what to do next, and an exit code for scripts.
 
+use crate::limits::NO_LIMIT;
 use baton_client::{Error, ErrorCode};
 
 /// The lock was not acquired; later it may be (sysexits' TEMPFAIL).
@@ -88,6 +89,11 @@ fn help(error: &Error) -> Option<&'static str> {
         }
         Some(ErrorCode::FenceNotFound) => {
             "`baton fence ls` shows what there is, in the namespace that --namespace says"
+        }
+        Some(ErrorCode::LimitNotFound) => NO_LIMIT,
+        Some(ErrorCode::LimitMismatch) => "`baton limits show NAME` says what it counts",
+        Some(ErrorCode::ReceiptInvalid) => {
+            "a receipt is good for the limit, key and namespace of its check, unchanged"
         }
         Some(ErrorCode::InvalidArgument | ErrorCode::RequestIdReused) => "see --help for what is allowed",
         Some(ErrorCode::Internal) => "the server's log says more",

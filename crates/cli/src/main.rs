@@ -1,8 +1,8 @@
 //! The `baton` binary: the server, and its command line.
 //!
 //! # Layout
-//! One file a command group: [`serve`], [`lock`], [`locks`], [`elect`], [`elections`], [`once`], [`fence`], [`status`]. What
-//! they share: [`client`] (where the server is), [`output`] (JSON and tables), [`duration`], [`failure`] (messages, help, exit codes).
+//! One file a command group: [`serve`], [`lock`], [`locks`], [`elect`], [`elections`], [`once`], [`fence`], [`limits`],
+//! [`status`]. What they share: [`client`] (where the server is), [`output`] (JSON and tables), [`duration`], [`failure`] (messages, help, exit codes).
 
 mod client;
 mod duration;
@@ -10,6 +10,7 @@ mod elect;
 mod elections;
 mod failure;
 mod fence;
+mod limits;
 mod lock;
 mod locks;
 mod once;
@@ -38,7 +39,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     baton serve\n  \
     baton lock nightly-report -- ./report.sh\n  \
     baton elect scheduler -- ./scheduler\n  \
-    baton locks ls --prefix nightly-\n\n\
+    baton locks ls --prefix nightly-\n  \
+    baton limits check api acme && ./call.sh\n\n\
     Exit codes of `baton lock` and `baton elect`: the command's own (128 + n if signal n ended it), 75 if the lock was not acquired, \
     76 if it was lost while the command ran, 126 or 127 if the command can't be run or found."
 )]
@@ -98,6 +100,9 @@ enum Command {
     /// Check fencing tokens at the server, for resources that can't compare them
     #[command(subcommand)]
     Fence(fence::FenceCommand),
+    /// Define limits, look at them, and check whether a key may go on
+    #[command(subcommand)]
+    Limits(limits::LimitsCommand),
     /// Show the server and what its store promises
     Status,
     /// Print a completion script for a shell
@@ -136,6 +141,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Locks(command) => wait_for(locks::run(command, client)),
         Command::Once(arguments) => wait_for(once::run(arguments, client)),
         Command::Fence(command) => wait_for(fence::run(command, client)),
+        Command::Limits(command) => wait_for(limits::run(command, client)),
         Command::Status => wait_for(status::run(client)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "baton", &mut std::io::stdout());

@@ -16,6 +16,8 @@ mod failover;
 mod fence;
 #[path = "baton/http.rs"]
 mod http;
+#[path = "baton/limits.rs"]
+mod limits;
 #[path = "baton/lock.rs"]
 mod lock;
 #[path = "baton/locks.rs"]

@@ -9,6 +9,8 @@ use crate::election::{ElectionBuilder, Elections};
 use crate::error::{Error, Failure};
 use crate::fence::{self, RegisteredFence};
 use crate::host::Host;
+use crate::limit::{CheckAll, Limit, OneCheck};
+use crate::limits::Limits;
 use crate::lock::LockBuilder;
 use crate::locks::{ListQuery, Locks};
 use crate::once::Once;
@@ -149,6 +151,31 @@ impl Baton {
         fence::list(self, self.0.namespace.as_deref(), query).await
     }
 
+    /// A limit to ask: whether a key may go on.
+    pub fn limit(&self, name: impl Into<Arc<str>>) -> Limit {
+        Limit::new(self.clone(), name.into())
+    }
+
+    /// Several limits to ask together, all or none: 1 to 16 of `(limit, key)` or `(limit, key, cost)`, in the client's namespace.
+    ///
+    /// ```no_run
+    /// # async fn example(baton: baton_client::Baton) -> Result<(), baton_client::Error> {
+    /// let checked = baton.check_all([("per-ip", "10.1.2.3"), ("per-tenant", "acme")]).await?;
+    /// if let Some(refused) = checked.refused() {
+    ///     println!("{} says no", refused.name);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn check_all<One: Into<OneCheck>>(&self, checks: impl IntoIterator<Item = One>) -> CheckAll {
+        CheckAll::new(self.clone(), checks.into_iter().map(Into::into).collect())
+    }
+
+    /// Limits to define, to change and to look at.
+    pub fn limits(&self) -> Limits {
+        Limits::new(self.clone())
+    }
+
     /// Who this client is to others, unless a lock says another owner.
     pub fn owner(&self) -> &str {
         &self.0.owner
@@ -281,11 +308,15 @@ impl Inner {
 
     /// A write without a requestId: sent again only if it never left.
     pub(crate) async fn post_once(&self, path: String, body: Vec<u8>) -> Result<(Reply, Address), Error> {
-        let ask = Ask { method: Method::POST, path, body: body.into() };
+        self.send_once(&Ask { method: Method::POST, path, body: body.into() }).await
+    }
+
+    /// The same for any method.
+    pub(crate) async fn send_once(&self, ask: &Ask) -> Result<(Reply, Address), Error> {
         let mut retry = Retry::until(Moment::now().after(self.call_timeout));
         loop {
             let (index, host) = self.host();
-            let failure = match tokio::time::timeout(TRY_MAX, host.exchange(&ask)).await {
+            let failure = match tokio::time::timeout(TRY_MAX, host.exchange(ask)).await {
                 Ok(Ok(reply)) => return Ok((reply, host.address.clone())),
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::Unknown(format!("{}: no answer within {TRY_MAX:?}", host.address)),

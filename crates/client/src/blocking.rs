@@ -42,7 +42,7 @@ fn runtime() -> Result<&'static Runtime, Error> {
     Ok(RUNTIME.get_or_init(|| made))
 }
 
-/// Waits for something of the async client: elections and all else that has no twin here.
+/// Waits for something of the async client: elections, limits and all else that has no twin here.
 ///
 /// ```no_run
 /// # fn example() -> Result<(), baton_client::Error> {
@@ -55,8 +55,8 @@ fn runtime() -> Result<&'static Runtime, Error> {
 /// # Ok(())
 /// # }
 /// ```
-pub fn block_on<Work: Future>(work: Work) -> Result<Work::Output, Error> {
-    Ok(runtime()?.block_on(work))
+pub fn block_on<Work: IntoFuture>(work: Work) -> Result<Work::Output, Error> {
+    Ok(runtime()?.block_on(work.into_future()))
 }
 
 /// A client of one Baton service. Cheap to clone.

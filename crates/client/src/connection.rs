@@ -103,7 +103,7 @@ impl Connection {
             .parse()
             .map_err(|_| Failure::NotSent(format!("{address}: the path {:?} can't be sent", ask.path)))?;
         request.headers_mut().insert(HOST, address.authority.clone());
-        if request.method() == Method::POST {
+        if matches!(*request.method(), Method::POST | Method::PUT) {
             request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         let sent = Moment::now();

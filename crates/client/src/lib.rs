@@ -19,7 +19,7 @@
 //! - A held lock renews itself at a third of its TTL, and [is lost](Lease::is_lost) before the store can give it to
 //!   anyone else: its deadline counts from before the request left, on a clock that counts suspend.
 //! - Every call is retried under one requestId until it is answered or its time is up. A time-out is
-//!   [unknown](Error::is_unknown), never "no".
+//!   [unknown](Error::is_unknown), never "no". A limit's check is sent once, unless it [says otherwise](limit::Check::retry).
 //! - Calls under way at the same time share requests; one that is alone goes out at once.
 //! - Dropping a future takes the call back as far as it can be: a waiter leaves the queue, a grant that nobody
 //!   takes goes back.
@@ -33,6 +33,7 @@
 //! - `locks`, `watch`: looking at locks
 //! - [`once`]: the first caller does the work, all others get its result
 //! - [`fence`]: the check at the resource
+//! - [`limit`]: whether a key may go on; `limits`: defining limits and looking at them
 //! - `tower`: routes that only a holder serves; `blocking`: the same without async. Each is a feature, off by default
 //! - `host`, `batch`, `lane`, `connection`: one server, the calls collected for it, their requests, one socket
 //! - `clock`, `retry`, `random`, `path`, `address`, `token`, `error`: what these are made of
@@ -54,6 +55,8 @@ mod held;
 mod host;
 mod lane;
 mod lease;
+pub mod limit;
+mod limits;
 mod lock;
 mod locks;
 pub mod once;
@@ -71,13 +74,16 @@ mod watch;
 pub use baton::{Baton, BatonBuilder};
 pub use baton_api::{
     ErrorBody, ErrorCode, bundle as wire_bundle, election as wire_election, fence as wire_fence,
-    lock as wire, mode::LockMode, once as wire_once, status::Status,
+    limit as wire_limit, limit::LimitDefinition, lock as wire, mode::LockMode, once as wire_once,
+    status::Status,
 };
 pub use bundle::{BundleBuilder, BundleGuard, BundleLease};
 pub use election::{ElectionBuilder, Elections, Epoch, Leader, LeaderGuard, Observer, Stamped};
 pub use error::Error;
 pub use guard::LockGuard;
 pub use lease::{Lease, LeaseLost, LossReason};
+pub use limit::Limit;
+pub use limits::Limits;
 pub use lock::{HeldBy, LockBuilder, TryAcquire};
 pub use locks::{Force, ListQuery, Locks};
 pub use permit::{PermitGuard, PermitLease, Semaphore};

@@ -19,6 +19,8 @@ mod hold;
 #[cfg(feature = "tower")]
 #[path = "client/layer.rs"]
 mod layer;
+#[path = "client/limit.rs"]
+mod limit;
 #[path = "client/scripted.rs"]
 mod scripted;
 #[path = "client/share.rs"]

@@ -140,6 +140,7 @@ async fn handle(
     script: Arc<Script>,
 ) -> Result<Response<Full<Bytes>>, std::io::Error> {
     let path = request.uri().path().to_owned();
+    let method = request.method().as_str().to_lowercase();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let calls: Vec<(String, String, Value)> = match path.strip_prefix("/v1/locks/") {
@@ -147,6 +148,12 @@ async fn handle(
             let (key, operation) = rest.rsplit_once('/').unwrap();
             vec![(operation.to_owned(), key.to_owned(), body)]
         }
+        None if path.starts_with("/v1/limits/") => {
+            let rest = &path["/v1/limits/".len()..];
+            let (name, operation) = rest.split_once('/').unwrap_or((rest, &method));
+            vec![(operation.to_owned(), name.to_owned(), body)]
+        }
+        None if path == "/v1/limits:check" => vec![("checkAll".to_owned(), String::new(), body)],
         None if path == "/v1/locks:acquireAll" => vec![("acquireAll".to_owned(), String::new(), body)],
         None => body["calls"].as_array().unwrap().iter().map(of_batch).collect(),
     };

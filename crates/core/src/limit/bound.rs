@@ -92,13 +92,13 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
         Policy::ClosedLocal => {
             (Some(limit), format!("closed_local: each of {nodes} nodes counts up to its share of the limit"))
         }
-        Policy::Open => match definition.local_cap {
-            Some(cap) => (
+        Policy::Open => {
+            let cap = definition.local_cap.unwrap_or(capacity);
+            (
                 Some(cap.saturating_mul(nodes)),
                 format!("open: each of {nodes} nodes admits up to {cap} in a window by itself"),
-            ),
-            None => (None, "open: everything is admitted in an outage, since there is no localCap".into()),
-        },
+            )
+        }
         Policy::Local => (
             Some(limit),
             format!("local: {nodes} nodes divide what remained when the store was last heard of"),
@@ -110,4 +110,45 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
     };
     let outage = BoundItem { source: "outage", amount, because };
     Bound { limit, items: vec![mechanism, algorithm, store, outage] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::Purpose;
+    use crate::record::WallTime;
+
+    fn open(local_cap: Option<u64>) -> Definition {
+        Definition {
+            algorithm: Algorithm::TokenBucket,
+            limit: 100,
+            window_ms: 60_000,
+            burst: Some(20),
+            staggered: true,
+            calendar: None,
+            mechanism: Mechanism::Leased,
+            on_failure: Policy::Open,
+            purpose: Some(Purpose::Abuse),
+            lease_size: None,
+            lease_ttl_ms: None,
+            reclaim: Reclaim::Burn,
+            local_cap,
+            expected_nodes: Some(3),
+            keys_max: 1,
+            audit: false,
+            dry_run: false,
+            changed_at: WallTime::default(),
+            overrides: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn open_without_a_cap_adds_what_each_node_admits_at_once() {
+        for (local_cap, added) in [(Some(7), 21), (None, 60)] {
+            let bound = bound(&open(local_cap), "k", 1, "nothing");
+            let outage = bound.items.iter().find(|item| item.source == "outage");
+            assert_eq!(outage.and_then(|item| item.amount), Some(added));
+            assert_eq!(bound.worst(), Some(120), "an outage is not in it");
+        }
+    }
 }
