@@ -7,6 +7,7 @@
 //! - `lease`, `tally`: times to live; how many records have one in common
 //! - `plan`, `commit`: a commit as a transaction; what is not known is guessed, and read when the guess was wrong
 //! - `group`: transactions that come together go together
+//! - `turns`: charges of one meter, one after the other
 //! - `follow`: hints, from one watch
 //!
 //! # Promises
@@ -35,6 +36,8 @@ mod lease;
 mod plan;
 #[path = "etcd/tally.rs"]
 mod tally;
+#[path = "etcd/turns.rs"]
+mod turns;
 #[path = "etcd/url.rs"]
 mod url;
 #[path = "etcd/value.rs"]
@@ -58,6 +61,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use turns::Turns;
 use value::Stored;
 use wire::{KeyValue, RangeRequest, RangeResponse, TxnRequest, TxnResponse};
 
@@ -75,6 +79,7 @@ struct Etcd {
     hub: Arc<Hub>,
     expirations: Arc<Hub>,
     members: usize,
+    turns: Turns,
     follower: JoinHandle<()>,
 }
 
@@ -100,7 +105,8 @@ pub(super) async fn open(url: &str) -> Result<Arc<dyn Store>, OpenStoreError> {
     let leases = Arc::new(Leases::new(client.clone()));
     let group = Arc::new(Group::new(client.clone(), keys.mark()));
     let (commits, members) = (Semaphore::new(COMMITS_MAX), target.endpoints.len());
-    Ok(Arc::new(Etcd { client, keys, leases, group, commits, hub, expirations, members, follower }))
+    let turns = Turns::default();
+    Ok(Arc::new(Etcd { client, keys, leases, group, commits, hub, expirations, members, turns, follower }))
 }
 
 impl Etcd {
@@ -187,6 +193,8 @@ impl Store for Etcd {
     fn charge(&self, charge: Charge) -> StoreFuture<'_, Charged> {
         Box::pin(async move {
             charge.validate(true)?;
+            // Who is going to change the same meter at this node waits for it, instead of losing to it again and again.
+            let _turns = self.turns.of(charge.keys()).await;
             let read = |keys| -> StoreFuture<'_, Reading> { Box::pin(self.read_all(keys)) };
             let commit = |commit| -> StoreFuture<'_, Outcome> { Box::pin(self.commit_anywhere(commit)) };
             by_commit(charge, read, commit).await

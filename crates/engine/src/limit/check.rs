@@ -219,6 +219,8 @@ impl Node {
             Verdict::Refused { index } => Some(index),
             Verdict::Charged | Verdict::Outdated { .. } => None,
         };
+        // Beside what counts, a look is only told what it sees.
+        let only_looks = calls.iter().all(|call| call.cost == 0);
         let mut denial = None;
         let mut checks = Vec::with_capacity(calls.len());
         for (index, (call, current)) in calls.iter().zip(currents).enumerate() {
@@ -232,12 +234,7 @@ impl Node {
             if Some(index) == refused {
                 let retry_after_ms = meter.retry_ms(rule, call.cost);
                 denial = Some((index, Denial { reason: "budget_exhausted", retry_after_ms }));
-            } else if refused.is_none()
-                && call.cost == 0
-                && is_short
-                && !definition.dry_run
-                && denial.is_none()
-            {
+            } else if only_looks && is_short && !definition.dry_run && denial.is_none() {
                 let retry_after_ms = meter.retry_ms(rule, 1);
                 denial = Some((index, Denial { reason: "budget_exhausted", retry_after_ms }));
             }

@@ -174,14 +174,12 @@ impl Node {
     fn share_of(&self, current: &Current, key: &str) -> Option<Rule> {
         let definition = &current.defined.definition;
         let rule = current.defined.rule(key, current.edges);
-        let amount = match definition.on_failure {
+        let (amount, limit) = match definition.on_failure {
             Policy::Closed => return None,
-            Policy::Open => definition.local_cap.unwrap_or(rule.capacity),
-            Policy::ClosedLocal | Policy::Local | Policy::Snapshot => self.part(definition, rule.capacity),
-        };
-        let limit = match definition.on_failure {
-            Policy::Open => amount,
-            _ => self.part(definition, rule.limit).max(1),
+            Policy::Open => definition.local_cap.map_or((rule.capacity, rule.limit), |cap| (cap, cap)),
+            Policy::ClosedLocal | Policy::Local | Policy::Snapshot => {
+                (self.part(definition, rule.capacity), self.part(definition, rule.limit).max(1))
+            }
         };
         let counts = amount > 0 && rule.algorithm != Algorithm::InFlight;
         counts.then_some(Rule { limit, capacity: amount, ..rule })
