@@ -1,20 +1,25 @@
-//! Redis: one script a commit, on the server's clock. A single server, one that Sentinel names, or a cluster.
+//! Redis: one script a commit, one a charge, on the server's clock. A single server, one that Sentinel names, or a cluster.
 //!
 //! # Layout
 //! - `url`: from a URL to which servers, and how
 //! - `link`, `routes`: connections that come back by themselves, and which server has which group
 //! - `commit.lua`, `read.lua`, `collect.lua`: the rules; `codec`: their arguments and answers
+//! - `charge.lua`: how meters are charged; `charge`: its arguments and answers
 //! - `hints`, `collector`: what runs beside the commits
 //! - `settings`: what the servers' settings allow us to promise
 //!
 //! # Promises
-//! - A commit is one command. It is sent once; only what surely wasn't begun (another script or server was needed)
-//!   is sent again.
+//! - A commit is one command, and so is a charge. It is sent once; only what surely wasn't begun (another script or server
+//!   was needed) is sent again.
+//! - A charge is decided where the meters are, so however many charge one at once, none is turned away by another. Meters
+//!   of several groups can be charged together unless the server is a cluster: there only what shares a slot can be.
 //! - Revisions: one more than the group's last, than any this process has seen, or the server's clock in
 //!   microseconds, whichever is highest. So a failover that lost the tail doesn't repeat a number, unless clocks
 //!   disagree by more than the failover took and nobody who saw the lost number is left.
 //! - As durable as the server's settings make it; `guarantees` says which ones weaken it.
 
+#[path = "redis/charge.rs"]
+mod charge;
 #[path = "redis/codec.rs"]
 mod codec;
 #[path = "redis/collector.rs"]
@@ -31,10 +36,12 @@ mod settings;
 mod url;
 
 use super::OpenStoreError;
+use crate::charge::Charge;
 use crate::contract::{Guarantees, Page, Range, Reading, Store, StoreError, StoreFuture, Usage};
 use crate::valid::validate;
 use crate::watch::{Hub, Watch};
 use ::redis::{Cmd, Script, Value, cmd};
+use baton_core::meter::Charged;
 use baton_core::{Bytes, Check, Commit, Group, Key, Outcome, Record, Revision, Write};
 use codec::{Answer, Names, Terms};
 use link::{CALL_MAX, Link, Trouble};
@@ -66,6 +73,7 @@ impl Source {
 }
 
 static COMMIT: LazyLock<Source> = LazyLock::new(|| Source::new(include_str!("redis/commit.lua")));
+static CHARGE: LazyLock<Source> = LazyLock::new(|| Source::new(include_str!("redis/charge.lua")));
 static READ: LazyLock<Source> = LazyLock::new(|| Source::new(include_str!("redis/read.lua")));
 static COLLECT: LazyLock<Source> = LazyLock::new(|| Source::new(include_str!("redis/collect.lua")));
 
@@ -157,13 +165,48 @@ impl Shared {
         validate(&commit)?;
         let key = commit.checks.iter().map(Check::key).chain(commit.writes.iter().map(Write::key)).next();
         let group = key.map_or(Group(0), |key| key.group);
+        let add = |command: &mut Cmd, terms: &Terms<'_>| codec::encode(command, &commit, group, terms);
+        let (answer, acknowledged) = self.run(&COMMIT, group, add).await?;
+        let outcome = codec::outcome(&commit, answer).ok_or_else(codec::strange)?;
+        match &outcome {
+            Outcome::Committed { witnessed, .. } => {
+                witnessed.iter().for_each(|record| self.saw_record(record))
+            }
+            Outcome::Conflict { found, .. } => found.iter().for_each(|(_, record)| self.saw_record(record)),
+        }
+        acknowledged?;
+        Ok(outcome)
+    }
+
+    async fn charge(&self, charge: Charge) -> Result<Charged, StoreError> {
+        charge.validate(self.spans_groups())?;
+        let group = charge.keys().next().map_or(Group(0), |key| key.group);
+        let add = |command: &mut Cmd, terms: &Terms<'_>| charge::encode(command, &charge, terms);
+        let (answer, acknowledged) = self.run(&CHARGE, group, add).await?;
+        acknowledged?;
+        charge::charged(answer)
+    }
+
+    /// Whether all groups are at one server.
+    fn spans_groups(&self) -> bool {
+        self.routes.target.topology != Topology::Cluster
+    }
+
+    /// Runs a script that writes: sent once, and again only what surely wasn't begun. Gives its answer, and whether the
+    /// replicas that were to have it do.
+    async fn run(
+        &self,
+        source: &Source,
+        group: Group,
+        add: impl Fn(&mut Cmd, &Terms<'_>),
+    ) -> Result<(Answer, Result<(), StoreError>), StoreError> {
         let until = Instant::now() + CALL_MAX;
         let answer = self.routed(group, until, false, |link| {
-            let commit = &commit;
+            let add = &add;
             async move {
-                match self.send(&link, commit, group, until, false).await {
+                match self.send(&link, source, add, until, false).await {
                     Err(trouble) if trouble.is_refusal("NOSCRIPT") => {
-                        self.send(&link, commit, group, until, true).await
+                        self.send(&link, source, add, until, true).await
                     }
                     answer => answer,
                 }
@@ -172,33 +215,26 @@ impl Shared {
         let (value, acknowledged) = answer.await.map_err(Trouble::sorted)?;
         let answer = codec::answer(value).ok_or_else(codec::strange)?;
         self.saw(answer.revision);
-        let outcome = codec::outcome(&commit, answer).ok_or_else(codec::strange)?;
-        match &outcome {
-            Outcome::Committed { witnessed, .. } => {
-                witnessed.iter().for_each(|record| self.saw_record(record))
-            }
-            Outcome::Conflict { found, .. } => found.iter().for_each(|(_, record)| self.saw_record(record)),
-        }
-        if acknowledged < self.routes.target.wait {
-            let detail = format!("{acknowledged} replicas have it instead of {}", self.routes.target.wait);
-            return Err(StoreError::Unknown { detail });
-        }
-        Ok(outcome)
+        let wanted = self.routes.target.wait;
+        let missing = (acknowledged < wanted).then(|| StoreError::Unknown {
+            detail: format!("{acknowledged} replicas have it instead of {wanted}"),
+        });
+        Ok((answer, missing.map_or(Ok(()), Err)))
     }
 
     async fn send(
         &self,
         link: &Link,
-        commit: &Commit,
-        group: Group,
+        source: &Source,
+        add: impl Fn(&mut Cmd, &Terms<'_>),
         until: Instant,
         whole: bool,
     ) -> Result<(Value, u32), Trouble> {
         let target = &self.routes.target;
         let floor = self.floor.load(Ordering::Acquire);
         let terms = Terms { floor, channel: &self.channel, prefix: &target.prefix, mark: target.wait > 0 };
-        let mut command = evaluate(&COMMIT, whole);
-        codec::encode(&mut command, commit, group, &terms);
+        let mut command = evaluate(source, whole);
+        add(&mut command, &terms);
         match target.wait {
             0 => Ok((link.call(&command, until).await?, 0)),
             replicas => link.call_and_wait(&command, replicas, target.wait_max, until).await,
@@ -354,12 +390,16 @@ impl Store for Redis {
         self.shared.expirations.subscribe(prefix)
     }
 
+    fn charge(&self, charge: Charge) -> StoreFuture<'_, Charged> {
+        Box::pin(self.shared.charge(charge))
+    }
+
     fn guarantees(&self) -> Guarantees {
         Guarantees {
             store: "redis",
             shared: true,
             answers_always: false,
-            charge_spans_groups: false,
+            charge_spans_groups: self.shared.spans_groups(),
             ttl_min: Duration::from_millis(1),
             ttl_granularity: Duration::from_millis(1),
             on_crash: "with appendfsync always nothing acknowledged is lost; leases run on while Redis is down",

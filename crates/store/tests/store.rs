@@ -19,6 +19,9 @@ mod postgres;
 #[path = "store/redis.rs"]
 mod redis;
 #[cfg(feature = "redis")]
+#[path = "store/redis_charge.rs"]
+mod redis_charge;
+#[cfg(feature = "redis")]
 #[path = "store/redis_failover.rs"]
 mod redis_failover;
 #[path = "store/secured.rs"]

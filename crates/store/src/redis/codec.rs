@@ -124,16 +124,16 @@ fn padded(mut number: u64) -> [u8; DIGITS] {
     digits
 }
 
-fn micros(ttl: Duration) -> u64 {
+pub(super) fn micros(ttl: Duration) -> u64 {
     u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX).min(TTL_MAX_US)
 }
 
 /// What a script said.
 pub(super) struct Answer {
-    kind: u8,
+    pub kind: u8,
     /// The server's clock.
     pub now_us: u64,
-    /// The commit's own.
+    /// The commit's own, or the highest a charge drew.
     pub revision: Revision,
     pub records: Vec<Option<Vec<u8>>>,
 }

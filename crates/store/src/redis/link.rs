@@ -30,7 +30,7 @@ pub(super) enum Trouble {
 }
 
 /// What the server, or a script of ours, says before it does anything.
-const BEFORE_ANYTHING: [&str; 16] = [
+const BEFORE_ANYTHING: [&str; 17] = [
     "NOSCRIPT",
     "READONLY",
     "LOADING",
@@ -47,6 +47,7 @@ const BEFORE_ANYTHING: [&str; 16] = [
     "MISCONF",
     "NOREPLICAS",
     "EXHAUSTED",
+    "UNREADABLE",
 ];
 
 impl Trouble {

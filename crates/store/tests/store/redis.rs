@@ -1,9 +1,10 @@
 //! Redis: the laws and the faults, against real servers.
 
 use crate::simulated::{commit, key, put};
+use baton_core::meter::{Meter, Take, Verdict};
 use baton_core::{Check, Commit, Group, Key, Outcome, Revision, Ttl, Write};
 use baton_store::conformance::{self, Ending, Harness};
-use baton_store::{Reason, Store, StoreError, open};
+use baton_store::{Charge, Reason, Store, StoreError, open};
 use baton_testkit::proxy::Proxy;
 use baton_testkit::servers::redis::{Cluster, Redis, Replicated};
 use std::path::Path;
@@ -18,7 +19,7 @@ pub async fn store(url: &str) -> Arc<dyn Store> {
     open(url, Path::new("unused")).await.unwrap()
 }
 
-fn url(redis: &Redis) -> String {
+pub fn url(redis: &Redis) -> String {
     format!("redis://{}", redis.address)
 }
 
@@ -123,24 +124,52 @@ async fn keeps_the_laws_when_sentinel_puts_the_replica_it_waited_for_in_the_prim
     conformance::all(&Guarded(Mutex::new(replicated))).await;
 }
 
+/// How often scripts were run: by their hash, and whole.
+pub fn scripts(server: &Redis) -> (u64, u64) {
+    let statistics = server.say(&["INFO", "commandstats"]).unwrap();
+    let count = |name: &str| {
+        let line = statistics.lines().find_map(|line| line.strip_prefix(name))?;
+        line.strip_prefix(":calls=")?.split(',').next()?.parse::<u64>().ok()
+    };
+    (count("cmdstat_evalsha").unwrap_or(0), count("cmdstat_eval").unwrap_or(0))
+}
+
 #[tokio::test]
 async fn an_uncontended_commit_is_one_command() {
     let server = Redis::start(&[]).await.unwrap();
     let store = store(&url(&server)).await;
     committed(&*store, "a").await;
-    let calls = || {
-        let statistics = server.say(&["INFO", "commandstats"]).unwrap();
-        let count = |name: &str| {
-            let line = statistics.lines().find_map(|line| line.strip_prefix(name))?;
-            line.strip_prefix(":calls=")?.split(',').next()?.parse::<u64>().ok()
-        };
-        (count("cmdstat_evalsha").unwrap_or(0), count("cmdstat_eval").unwrap_or(0))
-    };
-    let before = calls();
+    let before = scripts(&server);
     for _ in 0..10 {
         committed(&*store, "a").await;
     }
-    assert_eq!(calls(), (before.0 + 10, before.1));
+    assert_eq!(scripts(&server), (before.0 + 10, before.1));
+}
+
+#[tokio::test]
+async fn a_charge_is_one_command_also_over_several_groups_and_with_others_at_once() {
+    let server = Redis::start(&[]).await.unwrap();
+    let store = store(&url(&server)).await;
+    assert!(store.guarantees().charge_spans_groups);
+    let keys: Vec<_> = (0..4).map(|group| Key::new(Group(group), b"meter".as_slice())).collect();
+    let claims: Vec<_> =
+        keys.iter().map(|key| crate::redis_charge::claim(key.clone(), 100, Take::AllOrNone(1))).collect();
+    let charge = Charge { claims, memo: None };
+    store.charge(charge.clone()).await.unwrap();
+    let before = scripts(&server);
+    let charges: Vec<_> = (0..40)
+        .map(|_| {
+            let (store, charge) = (store.clone(), charge.clone());
+            tokio::spawn(async move { store.charge(charge).await.unwrap() })
+        })
+        .collect();
+    for charged in charges {
+        assert_eq!(charged.await.unwrap().verdict, Verdict::Charged);
+    }
+    assert_eq!(scripts(&server), (before.0 + 40, before.1));
+    for record in store.read(keys).await.unwrap().records {
+        assert_eq!(Meter::decode(&record.unwrap().value).unwrap().used(), 41);
+    }
 }
 
 #[tokio::test]
