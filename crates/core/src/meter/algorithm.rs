@@ -95,7 +95,8 @@ impl Meter {
                 } else {
                     start_every(now_ms, self.window_ms, self.offset_ms)
                 };
-                if start_ms > self.start_ms {
+                // A window that is yet to begin, as somebody's calendar says whose clock is ahead, ends none.
+                if start_ms > self.start_ms && start_ms <= now_ms {
                     let is_next = start_ms - self.start_ms <= self.window_ms;
                     let slides = self.algorithm == Algorithm::SlidingWindow && is_next;
                     self.previous = if slides { self.current } else { 0 };
@@ -158,7 +159,7 @@ impl Meter {
     }
 
     /// Takes back what was counted at `at_ms`, as far as it still counts. Never more than if it had not been counted at all.
-    pub(super) fn credit(&mut self, rule: &Rule, amount: u64, at_ms: u64) -> u64 {
+    pub(super) fn credit(&mut self, amount: u64, at_ms: u64) -> u64 {
         if at_ms < self.since_ms || at_ms > self.at_ms {
             return 0;
         }
@@ -175,7 +176,7 @@ impl Meter {
                 credit / self.window_ms
             }
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
-                if rule.start_of(at_ms) != self.start_ms {
+                if at_ms < self.start_ms {
                     return 0;
                 }
                 let credit = amount.min(self.current);

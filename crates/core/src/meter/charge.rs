@@ -49,7 +49,7 @@ pub fn charge(found: Option<Meter>, claim: &Claim, now_ms: u64) -> Result<Effect
         granted = if has_place { meter.granted(claim, room, &mut wait_ms) } else { 0 };
         meter.keep(row, kept.saturating_add(granted), now_ms);
     } else if let Take::Credit { amount, at_ms } = claim.take {
-        granted = meter.credit(rule, amount, at_ms);
+        granted = meter.credit(amount, at_ms);
     } else {
         granted = meter.granted(claim, meter.room(rule.capacity), &mut wait_ms);
         meter.add(granted);
@@ -87,12 +87,18 @@ impl Meter {
     fn adopt(&mut self, rule: &Rule) {
         self.version = rule.version;
         if self.has_shape(rule) {
+            // What was taken before leaked faster than a credit would reckon.
+            if self.algorithm == Algorithm::TokenBucket && rule.limit < self.limit {
+                self.since_ms = self.at_ms;
+            }
             self.limit = rule.limit;
             return;
         }
         let used = self.used().min(rule.limit);
         let rows = core::mem::take(&mut self.rows);
         *self = Self::fresh(rule, self.at_ms);
+        // Of what was taken in this millisecond before, a part may just have been cut off.
+        self.since_ms = (self.at_ms + 1).min(NUMBER_MAX);
         self.rows = rows;
         self.add(used);
     }

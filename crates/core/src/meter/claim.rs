@@ -204,7 +204,7 @@ pub struct Claim {
     pub rule: Rule,
     /// What to take.
     pub take: Take,
-    /// What is said of a row, which then gets what is taken.
+    /// What is said of a row, which then gets what is taken. Nothing that is forced, booked or credited has one.
     pub row: Option<RowClaim>,
 }
 
@@ -266,14 +266,21 @@ impl Claim {
                 && text != "-"
         };
         let (_, amount, extra) = self.take.parts();
+        // Only a bucket knows when there will be room, and only what finds room goes to a row.
+        let (is_booked, is_owed) = match self.take {
+            Take::Book { .. } => (true, true),
+            Take::Forced(_) | Take::Credit { .. } => (false, true),
+            _ => (false, false),
+        };
         let row = self.row.as_ref().is_none_or(|row| {
-            plain(&row.id)
+            !is_owed
+                && plain(&row.id)
                 && plain(&row.holder)
                 && (1..=NUMBER_MAX).contains(&row.sequence)
                 && [row.ttl_ms, row.spent, row.kept].iter().all(|number| *number <= PRODUCT_MAX)
         });
         rule.limit >= 1
-            && rule.window_ms >= 1
+            && (1..=PRODUCT_MAX).contains(&rule.window_ms)
             && rule.capacity >= 1
             && rule.version <= NUMBER_MAX
             && rule.limit <= most
@@ -281,6 +288,7 @@ impl Claim {
             && edges
             && amount <= most
             && extra <= NUMBER_MAX
+            && (!is_booked || rule.algorithm == Algorithm::TokenBucket)
             && row
     }
 }

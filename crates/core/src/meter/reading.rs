@@ -75,7 +75,8 @@ impl Meter {
                 }
             }
             Algorithm::SlidingLog => {
-                let mut used = self.used();
+                // All of it: `used` ends counting somewhere.
+                let mut used = self.log.iter().map(|(_, counted)| counted).sum::<u64>();
                 let mut moment_ms = 0;
                 for (time, counted) in &self.log {
                     if used <= most {

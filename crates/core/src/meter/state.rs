@@ -6,6 +6,7 @@
 //! milliseconds of the store's clock. An offset as long as the window stands for windows that follow the calendar.
 
 use super::claim::{Algorithm, RowKind};
+use super::{NUMBER_MAX, PRODUCT_MAX};
 use crate::codec::Unreadable;
 use crate::record::Bytes;
 use alloc::string::String;
@@ -94,6 +95,16 @@ impl Meter {
         Ok(())
     }
 
+    /// Whether it keeps the bounds that every charge keeps: then nothing overflows.
+    fn is_computable(&self) -> bool {
+        let most = self.algorithm.amount_max(self.window_ms);
+        let is_multiplied = self.algorithm == Algorithm::SlidingWindow;
+        (1..=PRODUCT_MAX).contains(&self.window_ms)
+            && (1..=most).contains(&self.limit)
+            && self.offset_ms <= self.window_ms
+            && (!is_multiplied || self.current.max(self.previous) <= most)
+    }
+
     /// Reads a record's value.
     pub fn decode(value: &[u8]) -> Result<Self, Unreadable> {
         let text = core::str::from_utf8(value).map_err(|_| Unreadable)?;
@@ -114,7 +125,8 @@ impl<'a> Fields<'a> {
     }
 
     fn number(&mut self) -> Result<u64, Unreadable> {
-        self.text()?.parse().map_err(|_| Unreadable)
+        let number = self.text()?.parse().map_err(|_| Unreadable)?;
+        if number <= NUMBER_MAX { Ok(number) } else { Err(Unreadable) }
     }
 
     fn count(&mut self, most: usize) -> Result<usize, Unreadable> {
@@ -140,7 +152,7 @@ impl<'a> Fields<'a> {
             log: Vec::new(),
             rows: Vec::new(),
         };
-        if meter.limit == 0 || meter.window_ms == 0 {
+        if !meter.is_computable() {
             return Err(Unreadable);
         }
         for _ in 0..self.count(super::LOG_MAX)? {

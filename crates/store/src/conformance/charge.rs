@@ -70,7 +70,9 @@ fn random_claim(dice: &mut Dice, rule: Rule, key: Key, now_ms: u64) -> Claim {
         5 => Take::Try(amount),
         6..=7 => Take::Share(amount),
         8 => Take::Forced(dice.one_of(&[0, 1, 3, 1_000_000])),
-        9 => Take::Book { amount, wait_max_ms: dice.one_of(&[0, 10, 1_000, 100_000_000]) },
+        9 if rule.algorithm == Algorithm::TokenBucket => {
+            Take::Book { amount, wait_max_ms: dice.one_of(&[0, 10, 1_000, 100_000_000]) }
+        }
         _ => Take::Credit { amount, at_ms: now_ms.saturating_sub(dice.one_of(&[0, 1, 5, 30, 400])) },
     };
     let has_row =
