@@ -47,6 +47,7 @@ struct Asked {
     sequence: u64,
     kept: i64,
     sent_ms: u64,
+    ttl_ms: u64,
 }
 
 /// What a holder says to the store.
@@ -60,6 +61,8 @@ pub struct Message {
     pub kept: u64,
     /// How much more is wanted.
     pub want: u64,
+    /// How long the lease is to live from now.
+    pub ttl_ms: u64,
 }
 
 /// What became of an attempt to spend.
@@ -69,6 +72,8 @@ pub enum Spent {
     Yes {
         /// More should be asked for now, beside it.
         ask: bool,
+        /// Of the last message before it: to put it back with.
+        sequence: u64,
     },
     /// There isn't enough.
     No,
@@ -84,12 +89,13 @@ impl Purse {
         }
         self.balance -= cost;
         let ask = self.asked.is_none() && (now_ms >= self.renew_ms || self.is_low(terms));
-        Spent::Yes { ask }
+        Spent::Yes { ask, sequence: self.sequence }
     }
 
-    /// Puts back what was spent and not used after all, if the purse is still open.
-    pub fn unspend(&mut self, cost: u64, now_ms: u64) {
-        if now_ms < self.closes_ms {
+    /// Puts back what was spent and not used after all, if the purse is still open and the store hasn't been told that it was
+    /// spent: then it is counted there, and isn't this holder's any more.
+    pub fn unspend(&mut self, cost: u64, sequence: u64, now_ms: u64) {
+        if now_ms < self.closes_ms && sequence == self.sequence {
             self.balance = self.balance.saturating_add(i64::try_from(cost).unwrap_or_default());
         }
     }
@@ -133,7 +139,7 @@ impl Purse {
         let kept = self.balance.max(0);
         let size = self.size(terms).max(cost);
         let want = size.saturating_sub(u64::try_from(kept).unwrap_or_default());
-        self.message(kept, want, now_ms)
+        self.message(kept, want, now_ms, terms)
     }
 
     /// Gives everything back, and asks for as much anew if it goes on under another definition.
@@ -142,7 +148,7 @@ impl Purse {
         let want = if goes_on { self.size(terms) } else { 0 };
         self.given -= self.balance.max(0);
         self.balance = self.balance.min(0);
-        self.message(0, want, now_ms)
+        self.message(0, want, now_ms, terms)
     }
 
     /// What is left when the purse closes is burned at the store: it is not the holder's any more.
@@ -153,24 +159,29 @@ impl Purse {
         }
     }
 
-    fn message(&mut self, kept: i64, want: u64, now_ms: u64) -> Message {
+    fn message(&mut self, kept: i64, want: u64, now_ms: u64, terms: &Terms) -> Message {
+        let ttl_ms = terms.ttl_ms;
         self.sequence += 1;
-        self.asked = Some(Asked { sequence: self.sequence, kept, sent_ms: now_ms });
+        self.asked = Some(Asked { sequence: self.sequence, kept, sent_ms: now_ms, ttl_ms });
+        // A lease that is to live shorter than before does so from when the store hears of it, whether or not this holder hears
+        // back.
+        self.closes_ms = self.closes_ms.min(now_ms + open_ms(ttl_ms));
         let kept = u64::try_from(kept).unwrap_or_default();
-        Message { sequence: self.sequence, spent: self.spent(), kept, want }
+        Message { sequence: self.sequence, spent: self.spent(), kept, want, ttl_ms }
     }
 
     /// The answer: what the store's row has now. Whether it was to the last message.
-    pub fn heard(&mut self, sequence: u64, amount: u64, terms: &Terms) -> bool {
+    pub fn heard(&mut self, sequence: u64, amount: u64) -> bool {
         let Some(asked) = self.asked.take_if(|asked| asked.sequence == sequence) else { return false };
         let more = i64::try_from(amount).unwrap_or(i64::MAX) - asked.kept;
         self.balance += more;
         self.given += more;
-        self.closes_ms = asked.sent_ms + terms.ttl_ms.saturating_sub(margin_ms(terms.ttl_ms));
+        let ttl_ms = asked.ttl_ms;
+        self.closes_ms = asked.sent_ms + open_ms(ttl_ms);
         // Between a third and a half of its life, a different moment for each message.
-        let spread_ms = terms.ttl_ms / 6;
+        let spread_ms = ttl_ms / 6;
         let part = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
-        self.renew_ms = asked.sent_ms + terms.ttl_ms / 3 + spread_ms * part / 1024;
+        self.renew_ms = asked.sent_ms + ttl_ms / 3 + spread_ms * part / 1024;
         true
     }
 
@@ -207,7 +218,7 @@ impl Purse {
 /// A closed purse may ask again after this.
 const RETRY_MS: u64 = 200;
 
-/// By how much the purse closes before the store's row expires, at least.
-fn margin_ms(ttl_ms: u64) -> u64 {
-    (ttl_ms / 20).max(5)
+/// How long a purse is open: it closes before the store's row expires, by a margin.
+fn open_ms(ttl_ms: u64) -> u64 {
+    ttl_ms.saturating_sub((ttl_ms / 20).max(5))
 }

@@ -173,7 +173,7 @@ impl Meter {
                 }
                 let credit = (amount - elapsed_ms * self.limit).min(self.current);
                 self.current -= credit;
-                credit / self.window_ms
+                credit.div_ceil(self.window_ms)
             }
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
                 if at_ms < self.start_ms {

@@ -119,7 +119,7 @@ impl Meter {
         let expires_ms = now_ms.saturating_add(said.ttl_ms).min(NUMBER_MAX);
         let row = Row {
             id: said.id.clone(),
-            holder: said.holder.clone(),
+            owner: said.owner.clone(),
             kind: said.kind,
             amount,
             spent: said.spent,

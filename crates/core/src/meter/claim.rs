@@ -1,7 +1,7 @@
 //! What is asked of one meter: by which rule it counts, and what to take.
 //!
 //! As text, fields are separated by one space:
-//! `version algorithm limit window capacity edge edge edge reclaim | take amount at | row holder kind ttl sequence spent kept`
+//! `version algorithm limit window capacity edge edge edge reclaim | take amount at | row owner kind ttl sequence spent kept`
 //! without the bars. An edge of 0 in the second place says that windows follow each other from the first one, an offset.
 
 use super::{NUMBER_MAX, PRODUCT_MAX};
@@ -182,7 +182,7 @@ pub struct RowClaim {
     /// Made by the holder. Letters, digits and `-_.:`, like the holder's name.
     pub id: String,
     /// Who holds it.
-    pub holder: String,
+    pub owner: String,
     /// Why.
     pub kind: RowKind,
     /// Milliseconds from now.
@@ -239,8 +239,8 @@ impl Claim {
         let written = written.and_then(|()| match &self.row {
             None => text.write_str(" - - - 0 0 0 0"),
             Some(row) => {
-                let RowClaim { id, holder, kind, ttl_ms, sequence, spent, kept } = row;
-                write!(text, " {id} {holder} {} {ttl_ms} {sequence} {spent} {kept}", kind.letter())
+                let RowClaim { id, owner, kind, ttl_ms, sequence, spent, kept } = row;
+                write!(text, " {id} {owner} {} {ttl_ms} {sequence} {spent} {kept}", kind.letter())
             }
         });
         written.expect("a string takes all that is written");
@@ -275,7 +275,7 @@ impl Claim {
         let row = self.row.as_ref().is_none_or(|row| {
             !is_owed
                 && plain(&row.id)
-                && plain(&row.holder)
+                && plain(&row.owner)
                 && (1..=NUMBER_MAX).contains(&row.sequence)
                 && [row.ttl_ms, row.spent, row.kept].iter().all(|number| *number <= PRODUCT_MAX)
         });

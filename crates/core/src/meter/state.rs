@@ -2,7 +2,7 @@
 //!
 //! Layout, version 1, as text with one space between:
 //! `1 version algorithm limit window offset since at start current previous`, how many pairs the log has, its pairs `time
-//! amount`, how many rows there are, and for each `id holder kind amount spent sequence expires`. Times are
+//! amount`, how many rows there are, and for each `id owner kind amount spent sequence expires`. Times are
 //! milliseconds of the store's clock. An offset as long as the window stands for windows that follow the calendar.
 
 use super::claim::{Algorithm, RowKind};
@@ -48,7 +48,7 @@ pub struct Row {
     /// Made by the holder.
     pub id: String,
     /// Who holds it.
-    pub holder: String,
+    pub owner: String,
     /// Why.
     pub kind: RowKind,
     /// How much is left of it, as far as is known here.
@@ -89,8 +89,8 @@ impl Meter {
             write!(text, " {time} {amount}")?;
         }
         write!(text, " {}", self.rows.len())?;
-        for Row { id, holder, kind, amount, spent, sequence, expires_ms } in &self.rows {
-            write!(text, " {id} {holder} {} {amount} {spent} {sequence} {expires_ms}", kind.letter())?;
+        for Row { id, owner, kind, amount, spent, sequence, expires_ms } in &self.rows {
+            write!(text, " {id} {owner} {} {amount} {spent} {sequence} {expires_ms}", kind.letter())?;
         }
         Ok(())
     }
@@ -161,7 +161,7 @@ impl<'a> Fields<'a> {
         for _ in 0..self.count(super::ROWS_MAX)? {
             meter.rows.push(Row {
                 id: self.text()?.into(),
-                holder: self.text()?.into(),
+                owner: self.text()?.into(),
                 kind: RowKind::of_letter(self.text()?).ok_or(Unreadable)?,
                 amount: self.number()?,
                 spent: self.number()?,

@@ -89,7 +89,7 @@ impl Engine {
             let metered = node.limit_keys.metered(name, &current.defined.definition, key);
             let row = RowClaim {
                 id: lease_id.into(),
-                holder: format!("{:016x}", node.id.0),
+                owner: format!("{:016x}", node.id.0),
                 kind: RowKind::Place,
                 ttl_ms: 0,
                 sequence: baton_core::meter::NUMBER_MAX,

@@ -71,8 +71,8 @@ impl Node {
             let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
             let (remaining, reset_ms, source) = match self.spend(call, &current, metered, until).await {
                 Local::Ask => continue,
-                Local::Spent { remaining, reset_ms, renewed } => {
-                    spent.places.push((meter_key(&call.limit, metered), call.cost));
+                Local::Spent { remaining, reset_ms, renewed, sequence } => {
+                    spent.places.push((meter_key(&call.limit, metered), call.cost, sequence));
                     (remaining, reset_ms, if renewed { Source::Renewed } else { Source::Local })
                 }
                 Local::Refused { retry_after_ms, reset_ms } => {
@@ -194,7 +194,7 @@ impl Node {
     fn place(&self, ttl_ms: Option<u64>, identity: &Identity) -> RowClaim {
         RowClaim {
             id: hex(&identity.id),
-            holder: format!("{:016x}", self.id.0),
+            owner: format!("{:016x}", self.id.0),
             kind: RowKind::Place,
             ttl_ms: ttl_ms.unwrap_or(PLACE_TTL_MS),
             sequence: 1,
@@ -270,13 +270,13 @@ impl Node {
 /// What was spent here for checks that may still not pass: put back unless they do, also if their caller goes away.
 struct SpentHere<'a> {
     node: &'a Node,
-    places: Vec<(Key, u64)>,
+    places: Vec<(Key, u64, u64)>,
 }
 
 impl Drop for SpentHere<'_> {
     fn drop(&mut self) {
-        for (place, cost) in self.places.drain(..) {
-            self.node.unspend(&place, cost);
+        for (place, cost, sequence) in self.places.drain(..) {
+            self.node.unspend(&place, cost, sequence);
         }
     }
 }

@@ -105,7 +105,7 @@ impl Node {
     fn hold(&self, identity: &Identity, index: usize) -> RowClaim {
         RowClaim {
             id: format!("{}.{index}", hex(&identity.id)),
-            holder: format!("{:016x}", self.id.0),
+            owner: format!("{:016x}", self.id.0),
             kind: RowKind::Hold,
             ttl_ms: HOLD.as_millis() as u64,
             sequence: 1,

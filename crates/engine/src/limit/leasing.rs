@@ -91,6 +91,8 @@ pub(super) enum Local {
         reset_ms: u64,
         /// Whether somebody had to ask for it first.
         renewed: bool,
+        /// To put it back with.
+        sequence: u64,
     },
     /// The store has just said no.
     Refused {
@@ -199,13 +201,13 @@ impl Node {
             return Step::Renew(held.purse.give_back(true, now_ms, &terms));
         }
         match held.purse.spend(call.cost, now_ms, &held.terms) {
-            Spent::Yes { ask } => {
+            Spent::Yes { ask, sequence } => {
                 if ask {
                     let message = held.purse.ask(0, now_ms, &held.terms);
                     tokio::spawn(self.clone().renew(place.clone(), message));
                 }
                 let remaining = held.store.remaining + held.purse.balance(now_ms);
-                Step::Done(Local::Spent { remaining, reset_ms, renewed })
+                Step::Done(Local::Spent { remaining, reset_ms, renewed, sequence })
             }
             Spent::No => {
                 match held.refused.filter(|refused| now_ms < refused.until_ms && refused.cost <= call.cost) {
@@ -233,10 +235,10 @@ impl Node {
     }
 
     /// Puts back what was spent for a check that didn't pass.
-    pub(super) fn unspend(&self, place: &Key, cost: u64) {
+    pub(super) fn unspend(&self, place: &Key, cost: u64, sequence: u64) {
         let now_ms = self.uptime_ms();
         if let Some(held) = self.purses.shard(place).get_mut(place) {
-            held.purse.unspend(cost, now_ms);
+            held.purse.unspend(cost, sequence, now_ms);
         }
     }
 
@@ -252,19 +254,19 @@ impl Node {
         };
         let made = |currents: &[Current]| {
             let current = &currents[0];
-            let ttl_ms = terms(&current.defined.definition, &key).map_or(0, |terms| terms.ttl_ms);
+            let is_leased = terms(&current.defined.definition, &key).is_some();
             let row = RowClaim {
                 id: id.clone(),
-                holder: format!("{:016x}", self.id.0),
+                owner: format!("{:016x}", self.id.0),
                 kind: RowKind::Lease,
-                ttl_ms,
+                ttl_ms: message.ttl_ms,
                 sequence: message.sequence,
                 spent: message.spent,
                 kept: message.kept,
             };
             let rule = current.defined.rule(&key, current.edges);
             let want = message.want.min(rule.algorithm.amount_max(rule.window_ms));
-            let take = if want == 0 || ttl_ms == 0 { Take::Nothing } else { Take::Share(want) };
+            let take = if want == 0 || !is_leased { Take::Nothing } else { Take::Share(want) };
             Ok::<_, LimitError>(Charge {
                 claims: vec![Claim { key: place.clone(), rule, take, row: Some(row) }],
                 memo: None,
@@ -286,7 +288,7 @@ impl Node {
                         let reset_at_ms = now_ms + meter.reset_ms(rule);
                         held.store = Seen { remaining: meter.remaining(rule), reset_at_ms };
                     }
-                    held.purse.heard(message.sequence, amount, &held.terms);
+                    held.purse.heard(message.sequence, amount);
                     self.metrics.lease_size.observe(amount as f64);
                     if amount > message.kept { "granted" } else { "nothing" }
                 }

@@ -188,7 +188,7 @@ async fn outstanding(exchange: &Exchange) -> Result<Response, Problem> {
         key: lease.key,
         expires_in_millis: lease.row.expires_ms.saturating_sub(lease.now.0),
         lease_id: lease.row.id,
-        holder: lease.row.holder,
+        holder: lease.row.owner,
         kind: match lease.row.kind {
             RowKind::Lease => "lease",
             RowKind::Hold => "hold",

@@ -79,7 +79,7 @@ fn random_claim(dice: &mut Dice, rule: Rule, key: Key, now_ms: u64) -> Claim {
         !matches!(take, Take::Forced(_) | Take::Book { .. } | Take::Credit { .. }) && dice.below(2) == 0;
     let row = has_row.then(|| RowClaim {
         id: format!("row-{}", dice.below(6)),
-        holder: format!("node.{}", dice.below(3)),
+        owner: format!("node.{}", dice.below(3)),
         kind: dice.one_of(&[RowKind::Lease, RowKind::Lease, RowKind::Hold, RowKind::Place]),
         ttl_ms: dice.one_of(&[0, 3, 20, 200, 5_000]),
         sequence: 1 + dice.below(200),

@@ -119,7 +119,7 @@ DECLARE
     counted     bigint := 0;
     previous    bigint := 0;
     pairs       bigint[] := '{}';
-    promised    text[] := '{}';  -- rows, each of seven: id, holder, kind, amount, spent, sequence, expires
+    promised    text[] := '{}';  -- rows, each of seven: id, owner, kind, amount, spent, sequence, expires
 
     moment_ms   bigint;
     has_shape   boolean;
@@ -211,7 +211,8 @@ BEGIN
                         WHEN offset_ms = window_ms THEN start_ms
                         ELSE @schema@.meter_start_every(at_ms, window_ms, offset_ms)
                     END;
-                    IF begun_ms > start_ms THEN
+                    -- A window that is yet to begin, as somebody's calendar says whose clock is ahead, ends none.
+                    IF begun_ms > start_ms AND begun_ms <= at_ms THEN
                         previous := CASE WHEN algorithm = 's' AND begun_ms - start_ms <= window_ms THEN counted ELSE 0 END;
                         counted := 0;
                         start_ms := begun_ms;
@@ -231,6 +232,10 @@ BEGIN
         END IF;
 
         -- A newer definition: what was used stays used, up to the new limit if it counts another way now.
+        IF has_shape AND algorithm = 'b' AND rule_per_window < per_window THEN
+            -- What was taken before leaked faster than a credit would reckon.
+            since_ms := at_ms;
+        END IF;
         per_window := rule_per_window;
         IF NOT has_shape THEN
             more := least(per_window, CASE WHEN algorithm = 'l' THEN @schema@.meter_log_used(pairs)
@@ -238,7 +243,8 @@ BEGIN
             algorithm := rule_algorithm;
             window_ms := rule_window_ms;
             offset_ms := rule_offset_ms;
-            since_ms := at_ms;
+            -- Of what was taken in this millisecond before, a part may just have been cut off.
+            since_ms := least(at_ms + 1, 9007199254740991);
             start_ms := @schema@.meter_start_of(at_ms, window_ms, first_ms, second_ms, third_ms);
             previous := 0;
             counted := 0;
@@ -274,7 +280,7 @@ BEGIN
             IF at_ms - extra < @schema@.meter_divided_up(more, per_window) THEN
                 more := least(more - (at_ms - extra) * per_window, counted);
                 counted := counted - more;
-                granted := more / window_ms;
+                granted := @schema@.meter_divided_up(more, window_ms);
             END IF;
         ELSIF algorithm = 'l' THEN
             FOR place IN 1 .. cardinality(pairs) BY 2 LOOP
@@ -287,13 +293,12 @@ BEGIN
                     EXIT;
                 END IF;
             END LOOP;
-        ELSIF algorithm <> 'i'
-            AND @schema@.meter_start_of(extra, window_ms, first_ms, second_ms, third_ms) = start_ms THEN
+        ELSIF algorithm <> 'i' AND extra >= start_ms THEN
             granted := least(amount, counted);
             counted := counted - granted;
         END IF;
     ELSE
-        -- A report: what was spent of the row is counted, and its holder keeps no more than it had.
+        -- A report: what was spent of the row is counted, and its owner keeps no more than it had.
         IF own IS NOT NULL THEN
             more := greatest(claimed[18]::bigint - promised[own + 4]::bigint, 0);
             kept := least(claimed[19]::bigint, greatest(promised[own + 3]::bigint - more, 0));

@@ -131,7 +131,8 @@ local function advance(meter, claim, moment)
     elseif meter.offset ~= meter.window then
       start = start_every(moment, meter.window, meter.offset)
     end
-    if start > meter.start then
+    -- A window that is yet to begin, as somebody's calendar says whose clock is ahead, ends none.
+    if start > meter.start and start <= moment then
       local slides = algorithm == 's' and start - meter.start <= meter.window
       meter.previous = slides and meter.current or 0
       meter.current = 0
@@ -166,7 +167,10 @@ local function add(meter, amount)
     if level > MAX then level = MAX - math.fmod(MAX, window) end
     level = meter.current + level
     meter.current = level < MAX and level or MAX
-  elseif algorithm == 'f' or algorithm == 's' then
+  elseif algorithm == 'f' then
+    local sum = meter.current + amount
+    meter.current = sum < MAX and sum or MAX
+  elseif algorithm == 's' then
     local sum = meter.current + amount
     if sum * window > PRODUCT_MAX then sum = floored(PRODUCT_MAX, window) end
     meter.current = sum
@@ -183,16 +187,16 @@ local function add(meter, amount)
   end
 end
 
-local function credit(meter, claim, amount, moment)
+local function credit(meter, amount, moment)
   if moment < meter.since + 0 or moment > meter.at then return 0 end
   local algorithm, window, log = meter.algorithm, meter.window, meter.log
   if algorithm == 'b' then
     amount = math.min(amount * window, MAX - math.fmod(MAX, window))
     amount = math.min(math.max(amount - (meter.at - moment) * meter.limit, 0), meter.current)
     meter.current = meter.current - amount
-    return floored(amount, window)
+    return ceiled(amount, window)
   elseif algorithm == 'f' or algorithm == 's' then
-    if start_of(claim, moment) ~= meter.start then return 0 end
+    if moment < meter.start then return 0 end
     amount = math.min(amount, meter.current)
     meter.current = meter.current - amount
     return amount
@@ -235,11 +239,15 @@ end
 
 local function adopt(meter, claim)
   if has_shape(meter, claim) then
+    -- What was taken before leaked faster than a credit would reckon.
+    if meter.algorithm == 'b' and claim.limit < meter.limit then meter.since = format('%.0f', meter.at) end
     meter.version, meter.limit = claim.version, claim.limit
     return meter
   end
   local counted = math.min(used(meter), claim.limit)
   meter = fresh(claim, meter.at, meter.rows)
+  -- Of what was taken in this millisecond before, a part may just have been cut off.
+  meter.since = format('%.0f', math.min(meter.at + 1, MAX))
   add(meter, counted)
   return meter
 end
@@ -308,7 +316,7 @@ local function charge(meter, claim, now)
     if #meter.rows < ROWS_MAX then amount, wait = granted(meter, claim, math.max(room_of(meter, claim) - kept, 0)) end
     keep(meter, said, kept + amount, now)
   elseif claim.take == 'c' then
-    amount = credit(meter, claim, claim.amount, claim.extra)
+    amount = credit(meter, claim.amount, claim.extra)
   else
     amount, wait = granted(meter, claim, room_of(meter, claim))
     add(meter, amount)

@@ -118,7 +118,7 @@ impl Dice {
                 let (soon, moment) = (now_ms + self.below(8), self.moment(now_ms));
                 let expires_ms = if is_full { now_ms + 60_000 } else { self.one_of(&[moment, moment, soon]) };
                 let (id, sequence) = (format!("row-{index}"), 1 + self.below(4));
-                Row { id, holder: "node".into(), kind: self.kind(), amount, spent, sequence, expires_ms }
+                Row { id, owner: "node".into(), kind: self.kind(), amount, spent, sequence, expires_ms }
             })
             .collect();
         rows.sort_by_key(|row| row.expires_ms);
@@ -160,7 +160,7 @@ impl Dice {
         let id = self.one_of(&["row-0", "row-1", "row-2", "new"]).into();
         let row = (self.below(2) == 0).then(|| RowClaim {
             id,
-            holder: "node".into(),
+            owner: "node".into(),
             kind: self.kind(),
             ttl_ms: self.one_of(&[soon, any, any]),
             sequence: 1 + self.below(6),

@@ -32,7 +32,7 @@ fn kind() -> impl Strategy<Value = RowKind> {
 prop_compose! {
     fn stored_row()(id in "[a-d]", kind in kind(), numbers in proptest::array::uniform4(number())) -> Row {
         let [amount, spent, sequence, expires_ms] = numbers;
-        Row { id, holder: "node".into(), kind, amount, spent, sequence, expires_ms }
+        Row { id, owner: "node".into(), kind, amount, spent, sequence, expires_ms }
     }
 }
 
@@ -116,7 +116,7 @@ prop_compose! {
         let may_say = !matches!(take, Take::Forced(_) | Take::Book { .. } | Take::Credit { .. });
         let row = said.filter(|_| may_say).map(|(id, kind, [ttl_ms, sequence, spent, kept])| RowClaim {
             id,
-            holder: "node".into(),
+            owner: "node".into(),
             kind,
             ttl_ms: ttl_ms.min(PRODUCT_MAX),
             sequence: sequence.max(1),

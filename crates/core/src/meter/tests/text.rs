@@ -21,7 +21,7 @@ fn a_meter_is_written_as_its_layout_says() {
     one.pass(5);
     one.granted(Take::AllOrNone(2));
     let mut said = row("a-1", 4, 6, 0);
-    (said.kind, said.holder) = (RowKind::Hold, "n.2".into());
+    (said.kind, said.owner) = (RowKind::Hold, "n.2".into());
     one.say(Take::Try(9), said);
     let expected =
         "1 3 l 100 1000 0 1000000 1000005 1000000 0 0 2 1000000 7 1000005 2 1 a-1 n.2 H 9 6 4 1000105";
@@ -199,11 +199,7 @@ fn a_claim_keeps_its_bounds() {
         (true, |it| it.row = Some(row(&"a".repeat(64), 1, 0, 0)), "a long name"),
         (false, |it| it.row = Some(row(&"a".repeat(65), 1, 0, 0)), "a name too long"),
         (false, |it| it.row = Some(row("", 1, 0, 0)), "no name"),
-        (
-            false,
-            |it| it.row = Some(RowClaim { holder: "a b".into(), ..row("a", 1, 0, 0) }),
-            "no holder's name",
-        ),
+        (false, |it| it.row = Some(RowClaim { owner: "a b".into(), ..row("a", 1, 0, 0) }), "no owner's name"),
         (false, |it| it.row = Some(row("-", 1, 0, 0)), "that stands for no row"),
         (false, |it| it.row = Some(row("a b", 1, 0, 0)), "two fields"),
         (false, |it| it.row = Some(row("a\n", 1, 0, 0)), "two lines"),

@@ -45,8 +45,8 @@ pub fn any_rule() -> impl Strategy<Value = Rule> {
 
 /// A message about the row `id`, which lives for 100 ms.
 pub fn row(id: &str, sequence: u64, spent: u64, kept: u64) -> RowClaim {
-    let (id, holder) = (id.into(), "node".into());
-    RowClaim { id, holder, kind: RowKind::Lease, ttl_ms: 100, sequence, spent, kept }
+    let (id, owner) = (id.into(), "node".into());
+    RowClaim { id, owner, kind: RowKind::Lease, ttl_ms: 100, sequence, spent, kept }
 }
 
 pub fn key(name: &str) -> Key {
