@@ -153,12 +153,15 @@ impl Dice {
             2 => Take::Try(amount),
             3 => Take::Share(amount),
             4 => Take::Forced(amount),
-            5 => Take::Book { amount, wait_max_ms: self.up_to(rule.window_ms) },
+            5 if rule.algorithm == Algorithm::TokenBucket => {
+                Take::Book { amount, wait_max_ms: self.up_to(rule.window_ms) }
+            }
             _ => Take::Credit { amount, at_ms: moment },
         };
         let (soon, any) = (self.below(8), self.up_to(PRODUCT_MAX));
         let id = self.one_of(&["row-0", "row-1", "row-2", "new"]).into();
-        let row = (self.below(2) == 0).then(|| RowClaim {
+        let may_have_row = !matches!(take, Take::Forced(_) | Take::Book { .. } | Take::Credit { .. });
+        let row = (may_have_row && self.below(2) == 0).then(|| RowClaim {
             id,
             owner: "node".into(),
             kind: self.kind(),
