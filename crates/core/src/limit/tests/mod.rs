@@ -1,1 +1,4 @@
-
+mod calendars;
+mod definitions;
+mod leases;
+mod receipts;

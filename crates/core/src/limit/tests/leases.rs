@@ -1,0 +1,269 @@
+//! Purses beside a real meter: whatever gets lost, what is spent stays within what the meter allows.
+
+use super::definitions::plain;
+use crate::limit::purse::{Message, Purse, Spent, Terms};
+use crate::limit::{Defined, Definition};
+use crate::meter::{Claim, Meter, Reclaim, RowClaim, RowKind, Take, charge};
+use crate::record::{Group, Key, Revision};
+use alloc::format;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+const TERMS: Terms = Terms { ttl_ms: 400, size: None };
+const WINDOW_MS: u64 = 1_000;
+
+/// One meter, and holders that talk to it over a bad line.
+struct World {
+    now_ms: u64,
+    meter: Option<Meter>,
+    purses: Vec<Purse>,
+    limit: u64,
+    /// What was spent in each window.
+    spent: alloc::collections::BTreeMap<u64, u64>,
+    /// Messages that arrive later: when, whose, what.
+    late: Vec<(u64, usize, Message)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Line {
+    Good,
+    AnswerLost,
+    Lost,
+    Late(u64),
+}
+
+impl World {
+    fn new(holders: usize, limit: u64) -> Self {
+        let purses = (0..holders).map(|_| Purse::default()).collect();
+        Self { now_ms: 1_000_000, meter: None, purses, limit, spent: Default::default(), late: Vec::new() }
+    }
+
+    /// The store hears a message; what the row has then.
+    fn arrives(&mut self, holder: usize, message: Message) -> u64 {
+        let definition = Definition { reclaim: Reclaim::Burn, ..plain(self.limit, WINDOW_MS) };
+        let rule = Defined { definition, version: Revision(1) }.rule("k", None);
+        let id = format!("row-{holder}");
+        let row = RowClaim {
+            id: id.clone(),
+            owner: "node".into(),
+            kind: RowKind::Lease,
+            ttl_ms: message.ttl_ms,
+            sequence: message.sequence,
+            spent: message.spent,
+            kept: message.kept,
+        };
+        let take = if message.want == 0 { Take::Nothing } else { Take::Share(message.want) };
+        let claim = Claim { key: Key::new(Group(0), []), rule, take, row: Some(row) };
+        let effect = charge(self.meter.take(), &claim, self.now_ms).unwrap();
+        let amount = effect.meter.row(&id).map_or(0, |row| row.amount);
+        self.meter = Some(effect.meter);
+        amount
+    }
+
+    fn send(&mut self, holder: usize, message: Message, line: Line) {
+        match line {
+            Line::Good => {
+                let amount = self.arrives(holder, message);
+                assert!(self.purses[holder].heard(message.sequence, amount));
+            }
+            Line::AnswerLost => {
+                self.arrives(holder, message);
+                self.purses[holder].unheard(message.sequence, self.now_ms);
+            }
+            Line::Lost => self.purses[holder].unheard(message.sequence, self.now_ms),
+            Line::Late(by_ms) => {
+                self.late.push((self.now_ms + by_ms, holder, message));
+                self.purses[holder].unheard(message.sequence, self.now_ms);
+            }
+        }
+    }
+
+    fn spend(&mut self, holder: usize, cost: u64, line: Line, terms: &Terms) {
+        match self.purses[holder].spend(cost, self.now_ms, terms) {
+            Spent::Yes { ask, .. } => {
+                *self.spent.entry(self.now_ms / WINDOW_MS).or_default() += cost;
+                if ask {
+                    let message = self.purses[holder].ask(0, self.now_ms, terms);
+                    self.send(holder, message, line);
+                }
+            }
+            Spent::No if !self.purses[holder].is_asking() => {
+                let message = self.purses[holder].ask(cost, self.now_ms, terms);
+                self.send(holder, message, line);
+            }
+            Spent::No => {}
+        }
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now_ms += millis;
+        let now_ms = self.now_ms;
+        let due: Vec<_> = self.late.extract_if(.., |(at_ms, ..)| *at_ms <= now_ms).collect();
+        for (_, holder, message) in due {
+            // Nobody waits for its answer any more.
+            self.arrives(holder, message);
+        }
+    }
+}
+
+fn line() -> impl Strategy<Value = Line> {
+    prop_oneof![
+        6 => Just(Line::Good),
+        1 => Just(Line::AnswerLost),
+        1 => Just(Line::Lost),
+        1 => (1..900_u64).prop_map(Line::Late),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Spend { holder: usize, cost: u64, times: u64, line: Line, short: bool },
+    GiveBack { holder: usize, line: Line },
+    Unspend { holder: usize, asks: bool },
+    Pass(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..6_usize, 1..4_u64, 1..30_u64, line(), any::<bool>())
+            .prop_map(|(holder, cost, times, line, short)| Step::Spend { holder, cost, times, line, short }),
+        1 => (0..6_usize, line()).prop_map(|(holder, line)| Step::GiveBack { holder, line }),
+        1 => (0..6_usize, any::<bool>()).prop_map(|(holder, asks)| Step::Unspend { holder, asks }),
+        4 => prop_oneof![1..40_u64, 40..600_u64].prop_map(Step::Pass),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_holders_spend_stays_within_the_limit_whatever_gets_lost(
+        limit in 20..400_u64,
+        steps in prop::collection::vec(step(), 1..150),
+    ) {
+        let mut world = World::new(6, limit);
+        // Two lives of a lease, as when a definition changes.
+        let short = Terms { ttl_ms: 100, ..TERMS };
+        for step in steps {
+            match step {
+                Step::Spend { holder, cost, times, line, short: is_short } => {
+                    let terms = if is_short { short } else { TERMS };
+                    for _ in 0..times {
+                        world.spend(holder, cost, line, &terms);
+                    }
+                }
+                Step::GiveBack { holder, line } if !world.purses[holder].is_asking() => {
+                    let message = world.purses[holder].give_back(false, world.now_ms, &TERMS);
+                    world.send(holder, message, line);
+                }
+                Step::GiveBack { .. } => {}
+                Step::Unspend { holder, asks } => {
+                    // Spent for a check that didn't pass after all, perhaps after it was reported.
+                    let purse = &mut world.purses[holder];
+                    if let Spent::Yes { sequence, .. } = purse.spend(1, world.now_ms, &TERMS) {
+                        if asks && !world.purses[holder].is_asking() {
+                            let message = world.purses[holder].ask(0, world.now_ms, &TERMS);
+                            world.send(holder, message, Line::Good);
+                        }
+                        world.purses[holder].unspend(1, sequence, world.now_ms);
+                    }
+                }
+                Step::Pass(millis) => world.pass(millis),
+            }
+        }
+        for (window, spent) in &world.spent {
+            prop_assert!(*spent <= limit, "{} of {} in window {}", spent, limit, window);
+        }
+    }
+}
+
+/// Spends everything there is, and says how much that was.
+fn spend_all(purse: &mut Purse, now_ms: u64) -> u64 {
+    let balance = purse.balance(now_ms);
+    (balance > 0).then(|| purse.spend(balance, now_ms, &TERMS));
+    balance
+}
+
+#[test]
+fn a_purse_is_closed_before_the_row_expires_and_a_late_answer_does_not_open_it() {
+    let mut purse = Purse::default();
+    let first = purse.ask(1, 0, &TERMS);
+    assert_eq!((first.sequence, first.spent, first.kept, first.want, first.ttl_ms), (1, 0, 0, 100, 400));
+    assert!(purse.heard(1, 50));
+    assert_eq!((purse.balance(379), purse.balance(380)), (50, 0), "a twentieth before its end");
+    let second = purse.ask(1, 100, &TERMS);
+    purse.unheard(second.sequence, 150);
+    let third = purse.ask(1, 160, &TERMS);
+    assert!(!purse.heard(second.sequence, 90), "an answer to a message before the last doesn't count");
+    assert_eq!(third.kept, 50);
+    assert!(purse.heard(third.sequence, 70));
+    assert_eq!(spend_all(&mut purse, 200), 70);
+}
+
+#[test]
+fn a_shorter_life_holds_from_when_it_was_said() {
+    let mut purse = Purse::default();
+    let first = purse.ask(1, 0, &TERMS);
+    purse.heard(first.sequence, 50);
+    let short = Terms { ttl_ms: 100, size: None };
+    let second = purse.ask(1, 10, &short);
+    purse.unheard(second.sequence, 20);
+    assert_eq!((purse.balance(104), purse.balance(105)), (50, 0), "the store may have heard it");
+}
+
+#[test]
+fn what_was_reported_as_spent_is_not_put_back() {
+    let mut purse = Purse::default();
+    let first = purse.ask(1, 0, &TERMS);
+    purse.heard(first.sequence, 50);
+    let Spent::Yes { sequence, .. } = purse.spend(5, 1, &TERMS) else { panic!("it is there") };
+    purse.unspend(5, sequence, 2);
+    assert_eq!(purse.balance(2), 50);
+    let Spent::Yes { sequence, .. } = purse.spend(5, 3, &TERMS) else { panic!("it is there") };
+    let report = purse.ask(0, 4, &TERMS);
+    assert_eq!((report.spent, report.kept), (5, 45));
+    purse.unspend(5, sequence, 5);
+    assert_eq!(purse.balance(5), 45);
+    purse.heard(report.sequence, 45);
+    let returned = purse.give_back(false, 6, &TERMS);
+    assert_eq!((returned.spent, returned.kept, purse.balance(6)), (5, 0, 0), "what goes back was not spent");
+    purse.heard(returned.sequence, 0);
+    assert_eq!(purse.ask(1, 7, &TERMS).spent, 5);
+}
+
+#[test]
+fn more_is_asked_for_before_it_runs_dry_and_before_it_ends_and_once() {
+    let mut purse = Purse::default();
+    let first = purse.ask(1, 0, &TERMS);
+    purse.heard(first.sequence, 100);
+    let asks = |purse: &mut Purse, cost, now_ms| match purse.spend(cost, now_ms, &TERMS) {
+        Spent::Yes { ask, .. } => ask,
+        Spent::No => panic!("it is there"),
+    };
+    assert!(!asks(&mut purse, 70, 1), "there is enough");
+    assert!(asks(&mut purse, 10, 1), "less than a quarter is left");
+    let second = purse.ask(0, 2, &TERMS);
+    assert!(!asks(&mut purse, 5, 3), "somebody has asked already");
+    purse.heard(second.sequence, 100);
+    assert!(!asks(&mut purse, 1, 130), "not before a third of its life");
+    assert!(asks(&mut purse, 1, 210), "after half of it at the latest");
+}
+
+#[test]
+fn its_size_follows_what_is_spent_within_bounds_and_idle_ones_show() {
+    let mut purse = Purse::default();
+    let mut now_ms = 1;
+    let mut sizes = Vec::new();
+    for spends in [40_u64, 40, 400, 4_000, 40_000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] {
+        let message = purse.ask(1, now_ms, &TERMS);
+        purse.heard(message.sequence, 50_000);
+        purse.spend(spends, now_ms, &TERMS);
+        sizes.push(purse.size(&TERMS));
+        now_ms += 15_000;
+    }
+    assert_eq!(sizes[0], 100, "nothing is known yet");
+    assert!(sizes.windows(2).take(5).skip(1).all(|pair| pair[0] <= pair[1]), "{sizes:?}");
+    assert!(sizes.iter().all(|size| (10..=10_000).contains(size)), "{sizes:?}");
+    assert!(sizes.last() < sizes.iter().max(), "it forgets: {sizes:?}");
+    assert!(purse.is_idle(now_ms));
+    let fixed = Terms { size: Some(7), ..TERMS };
+    assert_eq!(purse.size(&fixed), 7);
+}
