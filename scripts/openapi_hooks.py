@@ -4,7 +4,7 @@ A request that is meant to be refused is sent as generated, apart from the lengt
 """
 
 import threading
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import schemathesis
 
@@ -15,6 +15,8 @@ GRANTS_MAX = 32
 grants = []
 # Claims of those who were first: (onceKey, namespace, claimToken), the newest last.
 claims = []
+# Limits that were defined: (name as in a path, namespace), the newest last.
+limits = []
 lock = threading.Lock()
 calls = 0
 
@@ -42,6 +44,42 @@ def agree(acquire):
         acquire.pop("permits", None)
     if acquire.get("mode") in ("semaphore", "shared"):
         acquire.pop("reentrant", None)
+
+
+def define(definition):
+    """Fields of a limit's definition that go together, which the description says in words; numbers that any algorithm can do."""
+    algorithm = definition.get("algorithm")
+    if definition.get("calendar") is not None:
+        algorithm = definition["algorithm"] = "fixed_window"
+        definition.update(windowMillis=None, staggered=None, timeZone="Europe/Berlin")
+    else:
+        definition.pop("timeZone", None)
+        definition["windowMillis"] = None if algorithm == "in_flight" else 60_000
+    if algorithm != "token_bucket":
+        definition.pop("burst", None)
+    if algorithm == "in_flight":
+        definition["mechanism"] = "central"
+    if definition.get("onFailure") != "open":
+        definition.pop("localCap", None)
+    definition["limit"] = min(definition["limit"], 1_000)
+    if definition.get("burst") is not None:
+        definition["burst"] = min(definition["burst"], 1_000)
+    for index, own in enumerate(definition.get("overrides") or []):
+        own.update(key=f"{index}", limit=min(own["limit"], 1_000))
+
+
+def tell_apart(checks):
+    """No key of a limit is checked twice in one call; every other check is of a limit that there is."""
+    for index, check in enumerate(checks):
+        check["key"] = f"{index}"
+        if known := every_other(limits):
+            check["limit"] = unquote(known[0])
+
+
+def use_a_limit(case):
+    """Every other call about one limit is about one that there is."""
+    if known := every_other(limits):
+        aim(case, "name", *known)
 
 
 def whole(value):
@@ -109,10 +147,16 @@ def before_call(context, case, kwargs):
                     agree(call["call"].get("acquire"))
             if path.endswith("/acquire"):
                 agree(case.body)
+            if path == "/v1/limits/{name}":
+                define(case.body)
+            if path == "/v1/limits:check":
+                tell_apart(case.body.get("checks", []))
         if "{lockKey}" in path and not path.endswith("/acquire"):
             use_a_grant(case)
         if "{onceKey}" in path:
             use_a_claim(case)
+        if path.startswith("/v1/limits/{name}/"):
+            use_a_limit(case)
     if isinstance(case.body, dict):
         shorten(case.body, by_default=path.endswith("/campaign"))
         for call in inner_calls(case.body):
@@ -129,6 +173,10 @@ def after_call(context, case, response):
             with lock:
                 claims.append((case.path_parameters["onceKey"], namespace, claim["claimToken"]))
                 del claims[:-GRANTS_MAX]
+    if case.operation.path == "/v1/limits/{name}" and case.method == "PUT" and response.status_code == 200:
+        with lock:
+            limits.append((quote(response.json()["name"], safe=""), namespace))
+            del limits[:-GRANTS_MAX]
     if response.status_code == 200:
         granted = []
         if case.operation.path.endswith("/acquire"):

@@ -190,25 +190,26 @@ async fn what_was_counted_is_given_back_once_and_only_with_its_receipt() {
 async fn a_reservation_says_when_and_can_be_cancelled() {
     let ground = ground(1).await;
     let engine = &ground.engines[0];
-    engine.put_limit(&name("l"), definition(Algorithm::TokenBucket, 10, 10_000)).await.unwrap();
+    engine.put_limit(&name("l"), definition(Algorithm::TokenBucket, 10, 100_000)).await.unwrap();
     assert!(check(engine, "l", "k", 10).await.allowed);
     let wanted = |cost, wait_max_ms| ReserveCall { key: "k".into(), cost, wait_max_ms, request_id: None };
     let Booked::At { wait_ms, reservation_id } =
-        engine.reserve(&name("l"), &wanted(5, 10_000), "").await.unwrap()
+        engine.reserve(&name("l"), &wanted(5, 100_000), "").await.unwrap()
     else {
         panic!("there is room within the window");
     };
-    assert!((4_000..=5_000).contains(&wait_ms), "five of ten in ten seconds: {wait_ms}");
+    assert!((40_000..=50_000).contains(&wait_ms), "five of ten in a hundred seconds: {wait_ms}");
     let too_far = engine.reserve(&name("l"), &wanted(1, 100), "").await.unwrap();
     assert!(matches!(too_far, Booked::No(denial) if denial.retry_after_ms.is_some()), "{too_far:?}");
     let debt = engine.reserve(&name("l"), &wanted(10, DAY_MS), "").await.unwrap();
     assert!(matches!(debt, Booked::No(_)), "no more debt than a window: {debt:?}");
     assert!(engine.refund(&name("l"), "k", &reservation_id).await.unwrap() >= 4);
-    let Booked::At { wait_ms, .. } = engine.reserve(&name("l"), &wanted(1, 10_000), "").await.unwrap() else {
+    let Booked::At { wait_ms, .. } = engine.reserve(&name("l"), &wanted(1, 100_000), "").await.unwrap()
+    else {
         panic!("there is room again");
     };
-    assert!(wait_ms <= 1_300, "as if the first had not been: {wait_ms}");
-    let too_much = engine.reserve(&name("l"), &wanted(11, 10_000), "").await.unwrap_err();
+    assert!(wait_ms <= 20_000, "as if the first had not been: {wait_ms}");
+    let too_much = engine.reserve(&name("l"), &wanted(11, 100_000), "").await.unwrap_err();
     assert_eq!(too_much, LimitError::CostTooHigh { capacity: 10 });
 }
 
@@ -242,6 +243,10 @@ async fn a_definition_that_changes_under_load_loses_no_count() {
     for caller in callers {
         admitted += caller.await.unwrap();
     }
+    // Whoever was quicker than the changes leaves some.
+    while check(&ground.engines[2], "l", "k", 1).await.allowed {
+        admitted += 1;
+    }
     // The last limit is 120. While it was 200 or 150 more may have passed, and that stays counted up to the new limit.
     assert!((120..=200).contains(&admitted), "{admitted}");
     let usage = ground.engines[2].usage(&name("l"), "k").await.unwrap();
@@ -252,19 +257,19 @@ async fn a_definition_that_changes_under_load_loses_no_count() {
 async fn a_place_in_flight_comes_back_when_it_is_given_back_or_forgotten() {
     let ground = ground(1).await;
     let engine = &ground.engines[0];
-    let definition = Definition { lease_ttl_ms: Some(300), ..definition(Algorithm::InFlight, 2, 1) };
+    let definition = Definition { lease_ttl_ms: Some(3_000), ..definition(Algorithm::InFlight, 2, 1) };
     engine.put_limit(&name("l"), definition).await.unwrap();
     let first = check(engine, "l", "k", 1).await.checks.remove(0).place.unwrap();
     assert!(check(engine, "l", "k", 1).await.allowed);
     let full = check(engine, "l", "k", 1).await;
-    assert!(!full.allowed && full.refused.unwrap().1.retry_after_ms.is_some_and(|millis| millis <= 300));
+    assert!(!full.allowed && full.refused.unwrap().1.retry_after_ms.is_some_and(|millis| millis <= 3_000));
     assert_eq!(engine.leases(&name("l"), 10).await.unwrap().0.len(), 2);
     for _ in 0..2 {
         engine.leave(&name("l"), "k", &first.lease_id).await.unwrap();
     }
     assert!(check(engine, "l", "k", 1).await.allowed);
     // The two that nobody gives back end by themselves.
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !check(engine, "l", "k", 2).await.allowed {
         assert!(Instant::now() < deadline, "places of the forgotten stay taken");
         tokio::time::sleep(Duration::from_millis(10)).await;
