@@ -16,6 +16,8 @@ mod failover;
 mod fence;
 #[path = "baton/http.rs"]
 mod http;
+#[path = "baton/limiter.rs"]
+mod limiter;
 #[path = "baton/limits.rs"]
 mod limits;
 #[path = "baton/lock.rs"]

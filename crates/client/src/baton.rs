@@ -10,6 +10,7 @@ use crate::error::{Error, Failure};
 use crate::fence::{self, RegisteredFence};
 use crate::host::Host;
 use crate::limit::{CheckAll, Limit, OneCheck};
+use crate::limiter::Limiter;
 use crate::limits::Limits;
 use crate::lock::LockBuilder;
 use crate::locks::{ListQuery, Locks};
@@ -154,6 +155,11 @@ impl Baton {
     /// A limit to ask: whether a key may go on.
     pub fn limit(&self, name: impl Into<Arc<str>>) -> Limit {
         Limit::new(self.clone(), name.into())
+    }
+
+    /// A leased limit, decided in this process: out of a part of it that was debited at the store before. Keep it.
+    pub fn limiter(&self, name: impl Into<Arc<str>>) -> Limiter {
+        Limiter::new(self.limit(name))
     }
 
     /// Several limits to ask together, all or none: 1 to 16 of `(limit, key)` or `(limit, key, cost)`, in the client's namespace.

@@ -33,6 +33,7 @@
 //! - `locks`, `watch`: looking at locks
 //! - [`once`]: the first caller does the work, all others get its result
 //! - [`fence`]: the check at the resource
+//! - [`limiter`]: leased limits, decided in this process
 //! - [`limit`]: whether a key may go on; `limits`: defining limits and looking at them
 //! - `tower`: routes that only a holder serves; `blocking`: the same without async. Each is a feature, off by default
 //! - `host`, `batch`, `lane`, `connection`: one server, the calls collected for it, their requests, one socket
@@ -56,6 +57,7 @@ mod host;
 mod lane;
 mod lease;
 pub mod limit;
+pub mod limiter;
 mod limits;
 mod lock;
 mod locks;

@@ -48,6 +48,7 @@ routes! {
     Limit = "/v1/limits/{name}";
     LimitBound = "/v1/limits/{name}/bound";
     LimitCheck = "/v1/limits/{name}/check";
+    LimitLease = "/v1/limits/{name}/lease";
     LimitLeaseReturn = "/v1/limits/{name}/lease/return";
     LimitLeases = "/v1/limits/{name}/leases";
     LimitRefund = "/v1/limits/{name}/refund";

@@ -28,7 +28,8 @@ use crate::error::Error;
 use crate::held::encode;
 use crate::path;
 use baton_api::limit::{
-    LeaseList, LimitBound, LimitUsage, RefundRequest, RefundResponse, ReturnLeaseRequest, ReturnLeaseResponse,
+    LeaseList, LeaseRequest, LeaseResponse, LimitBound, LimitUsage, RefundRequest, RefundResponse,
+    ReturnLeaseRequest, ReturnLeaseResponse,
 };
 use baton_api::limits;
 use serde::de::DeserializeOwned;
@@ -123,6 +124,17 @@ impl Limit {
         let request = ReturnLeaseRequest { key: key.to_owned(), lease_id: lease_id.to_owned() };
         request.check().map_err(Error::refused)?;
         self.post::<ReturnLeaseResponse>("lease/return", &request, deadline).await.map(drop)
+    }
+
+    /// How long a call may take.
+    pub(crate) fn call_timeout(&self) -> Duration {
+        self.baton.0.call_timeout
+    }
+
+    /// Says what became of a lease. What comes twice does no more than once.
+    pub(crate) async fn lease(&self, request: &LeaseRequest) -> Result<LeaseResponse, Error> {
+        request.check().map_err(Error::refused)?;
+        self.post("lease", request, self.deadline()).await
     }
 
     /// When a call that starts now is given up.

@@ -95,6 +95,22 @@ pub struct Allowed {
     pub would_refuse: bool,
 }
 
+impl Allowed {
+    /// Decided in this process.
+    pub(crate) fn plain(limit: u64, remaining: u64, reset_ms: u64, source: &str) -> Self {
+        let reset = Duration::from_millis(reset_ms);
+        Self {
+            limit,
+            remaining,
+            reset,
+            source: source.into(),
+            receipt: None,
+            place: None,
+            would_refuse: false,
+        }
+    }
+}
+
 /// A check that didn't pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -117,6 +133,29 @@ pub struct Refused {
     pub source: String,
     /// For people.
     pub message: String,
+}
+
+impl Refused {
+    /// Decided in this process: the store has just said so.
+    pub(crate) fn local(
+        name: &str,
+        key: &str,
+        limit: u64,
+        reset_ms: u64,
+        retry_after_ms: Option<u64>,
+    ) -> Self {
+        Self {
+            message: format!("the limit {name:?} is used up for this key"),
+            name: name.to_owned(),
+            key: key.to_owned(),
+            reason: "local_budget_exhausted".to_owned(),
+            retry_after: retry_after_ms.map(Duration::from_millis),
+            limit,
+            remaining: 0,
+            reset: Duration::from_millis(reset_ms),
+            source: "local".to_owned(),
+        }
+    }
 }
 
 impl fmt::Display for Refused {

@@ -185,6 +185,16 @@ impl Purse {
         true
     }
 
+    /// The same, from a lender that may let it live shorter than was asked for: the store's row does, from the same moment.
+    pub fn heard_for(&mut self, sequence: u64, amount: u64, ttl_ms: u64) -> bool {
+        if let Some(asked) = &mut self.asked
+            && asked.sequence == sequence
+        {
+            asked.ttl_ms = asked.ttl_ms.min(ttl_ms);
+        }
+        self.heard(sequence, amount)
+    }
+
     /// There was no answer: it may have arrived or not. What is known stays as it is, and may be asked again.
     pub fn unheard(&mut self, sequence: u64, now_ms: u64) {
         if self.asked.take_if(|asked| asked.sequence == sequence).is_some() {

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use baton_core::limit::Defined;
 use baton_core::meter::Row;
-use baton_core::{Name, WallTime};
+use baton_core::{Name, Revision, WallTime};
 use std::sync::Arc;
 
 /// One check, within the limits on input.
@@ -163,6 +163,27 @@ pub struct LeaseState {
     pub row: Row,
     /// The store's clock.
     pub now: WallTime,
+}
+
+/// A part of a limit, lent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lent {
+    /// What the lease has now; 0 if there is none.
+    pub amount: u64,
+    /// How long it lives; 0 if the limit isn't leased.
+    pub ttl_ms: u64,
+    /// How much the key may use at once.
+    pub capacity: u64,
+    /// What is left at the store.
+    pub remaining: u64,
+    /// In how many milliseconds all of it is available again.
+    pub reset_ms: u64,
+    /// After how many milliseconds there is something to be had.
+    pub retry_ms: Option<u64>,
+    /// How much a lease should have, if its author said so.
+    pub size: Option<u64>,
+    /// Of the definition.
+    pub version: Revision,
 }
 
 /// Why a call didn't do what it was asked to.

@@ -120,7 +120,7 @@ impl Purses {
 }
 
 /// How a definition's leases behave; nothing if it has none.
-fn terms(definition: &Definition, key: &str) -> Option<Terms> {
+pub(super) fn terms(definition: &Definition, key: &str) -> Option<Terms> {
     let is_leased = definition.mechanism == Mechanism::Leased
         && definition.algorithm != Algorithm::InFlight
         && !definition.dry_run

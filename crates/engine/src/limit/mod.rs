@@ -8,6 +8,7 @@
 //! - `check`: one check, or several together
 //! - `charging`: the way to the store
 //! - `leasing`: decided here, out of what was debited at the store
+//! - `lend`: leases for those who decide in a process of their own
 //! - `fallback`: what happens when the store can't decide
 //! - `holding`: several that the store can't charge in one step
 //! - `book`: reservations, and what is given back
@@ -23,10 +24,12 @@ mod holding;
 mod inspect;
 pub(crate) mod keys;
 pub(crate) mod leasing;
+mod lend;
 mod manage;
 
 pub use calls::{
-    Answered, Booked, CheckCall, Checked, Denial, LeaseState, LimitError, LimitPage, LimitState, ReserveCall,
-    Source, UsageState,
+    Answered, Booked, CheckCall, Checked, Denial, LeaseState, Lent, LimitError, LimitPage, LimitState,
+    ReserveCall, Source, UsageState,
 };
 pub use check::Wanted;
+pub use lend::LendCall;

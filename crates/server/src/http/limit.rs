@@ -14,13 +14,14 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use baton_api::limit::{
-    CheckAllRequest, CheckAllResponse, LimitCheckRequest, LimitCheckResponse, LimitExceeded, RefundRequest,
-    RefundResponse, ReserveRequest, ReserveResponse, ReturnLeaseRequest, ReturnLeaseResponse,
+    CheckAllRequest, CheckAllResponse, LeaseRequest, LeaseResponse, LimitCheckRequest, LimitCheckResponse,
+    LimitExceeded, RefundRequest, RefundResponse, ReserveRequest, ReserveResponse, ReturnLeaseRequest,
+    ReturnLeaseResponse,
 };
 use baton_api::limits::BODY_BYTES_MAX;
 use baton_api::{ErrorBody, ErrorCode};
 use baton_core::Name;
-use baton_engine::limit::{Answered, Booked, CheckCall, Checked, Denial, ReserveCall, Wanted};
+use baton_engine::limit::{Answered, Booked, CheckCall, Checked, Denial, LendCall, ReserveCall, Wanted};
 use hyper::StatusCode;
 use std::sync::Arc;
 
@@ -223,6 +224,47 @@ async fn reserved(exchange: &Exchange, body: Body) -> Result<Response, Problem> 
             Err(ErrorBody { retry_after_millis: denial.retry_after_ms, ..body }.into())
         }
     }
+}
+
+/// Lease a part of a limit to spend without asking, say what was spent of it, or keep a place in flight longer.
+///
+/// What is lent is debited before it is spent, so that no crash admits too much. Count its life from before you sent the message, less
+/// a margin. Take what you give back out of your purse before you say so. An answer to a message before the last doesn't count.
+#[utoipa::path(
+    post, path = "/v1/limits/{name}/lease", tag = "limits", operation_id = "leaseLimit",
+    params(NameParameter, NamespaceParameter), request_body = LeaseRequest,
+    responses(
+        (status = 200, description = "What the lease has now", body = LeaseResponse),
+        (status = 404, description = "LIMIT_NOT_FOUND", body = ErrorBody),
+    )
+)]
+pub async fn lease(State(server): State<Arc<Shared>>, request: Request) -> Response {
+    let (exchange, body) = Exchange::begin(server, Route::LimitLease, request);
+    let outcome = leased(&exchange, body).await;
+    exchange.end(outcome)
+}
+
+async fn leased(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
+    let name = exchange.name(NAME)?;
+    let request: LeaseRequest = exchange.read(body, BODY_BYTES_MAX).await?;
+    request.check()?;
+    let LeaseRequest { key, node_id, lease_id, sequence, want, spent, kept, version, ttl_millis } = request;
+    let ttl_ms = ttl_millis.unwrap_or_default();
+    let call = LendCall { key, owner: node_id, lease_id, sequence, spent, kept, want, version, ttl_ms };
+    let _place = exchange.enter(Class::Urgent)?;
+    let lent = exchange.server.engine.lend(&name, &call).await?;
+    let response = LeaseResponse {
+        lease_id: call.lease_id,
+        granted: lent.amount,
+        ttl_millis: lent.ttl_ms,
+        size: lent.size,
+        limit: lent.capacity,
+        remaining: lent.remaining,
+        reset_millis: lent.reset_ms,
+        retry_after_millis: lent.retry_ms,
+        version: lent.version.0,
+    };
+    Ok(json(StatusCode::OK, &response))
 }
 
 /// Give back a place in flight.

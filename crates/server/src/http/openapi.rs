@@ -76,6 +76,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(limit::check_all))
         .routes(routes!(limit::refund))
         .routes(routes!(limit::reserve))
+        .routes(routes!(limit::lease))
         .routes(routes!(limit::give_back))
         .routes(routes!(batch::batch))
         .routes(routes!(operations::health))

@@ -160,6 +160,13 @@ async fn what_was_not_used_is_given_back_and_places_in_flight_too() {
         (&leases["leases"][0]["leaseId"], &leases["leases"][0]["kind"]),
         (&place["leaseId"], &json!("place"))
     );
+    // It is kept longer by whoever says so; a message that comes twice changes nothing.
+    let kept = json!({ "key": "k", "nodeId": "me", "leaseId": place["leaseId"], "sequence": 2 });
+    for _ in 0..2 {
+        let kept = baton.post("/v1/limits/jobs/lease", kept.clone()).await.ok();
+        assert_eq!((&kept["granted"], &kept["ttlMillis"]), (&json!(1), &json!(60_000)));
+    }
+    assert_eq!(baton.get("/v1/limits/jobs/leases").await.ok()["leases"][0]["holder"], "me");
     let back = json!({ "key": "k", "leaseId": place["leaseId"] });
     baton.post("/v1/limits/jobs/lease/return", back).await.ok();
     check(&baton, "jobs", json!({ "key": "k" })).await.ok();
@@ -254,4 +261,38 @@ async fn a_key_may_have_a_limit_of_its_own_and_a_page_of_another_site_may_change
     client.send(head.as_bytes()).await.unwrap();
     assert_eq!(client.answer("DELETE").await.unwrap().code(403), "FORBIDDEN");
     baton.get("/v1/limits/api").await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_of_a_leased_limit_is_lent_reported_and_given_back() {
+    let baton = Baton::start().await;
+    let body = json!({ "limit": 1_000, "windowMillis": DAY_MS, "algorithm": "fixed_window", "mechanism": "leased",
+                       "staggered": false, "leaseTtlMillis": 60_000 });
+    put(&baton, "api", body).await.ok();
+    let say = async |body: Value| baton.post("/v1/limits/api/lease", body).await;
+    let lent =
+        say(json!({ "key": "k", "nodeId": "me", "leaseId": "a", "sequence": 1, "want": 500 })).await.ok();
+    assert_eq!((&lent["granted"], &lent["ttlMillis"]), (&json!(50), &json!(60_000)), "a twentieth: {lent}");
+    let report =
+        json!({ "key": "k", "nodeId": "me", "leaseId": "a", "sequence": 2, "spent": 30, "kept": 15 });
+    for _ in 0..2 {
+        assert_eq!(say(report.clone()).await.ok()["granted"], 15);
+    }
+    let late = json!({ "key": "k", "nodeId": "me", "leaseId": "a", "sequence": 1, "want": 500 });
+    assert_eq!(say(late).await.ok()["granted"], 15, "what comes late changes nothing");
+    let usage = baton.get("/v1/limits/api/usage?key=k").await.ok();
+    assert_eq!((&usage["used"], &usage["outstanding"]), (&json!(30), &json!(15)));
+    let old = json!({ "key": "k", "nodeId": "me", "leaseId": "a", "sequence": 3, "spent": 30, "want": 9, "version": 1 });
+    assert_eq!(say(old).await.ok()["granted"], 15, "nothing more by another version");
+    let back = json!({ "key": "k", "nodeId": "me", "leaseId": "a", "sequence": 4, "spent": 40, "kept": 0 });
+    assert_eq!(say(back).await.ok()["granted"], 0);
+    let usage = baton.get("/v1/limits/api/usage?key=k").await.ok();
+    assert_eq!((&usage["used"], &usage["outstanding"]), (&json!(40), &json!(0)));
+    for (field, value) in
+        [("leaseId", json!("a b")), ("nodeId", json!("-")), ("sequence", json!(0)), ("key", json!(""))]
+    {
+        let mut body = json!({ "key": "k", "nodeId": "me", "leaseId": "a", "sequence": 5 });
+        body[field] = value;
+        assert_eq!(say(body).await.field(), field);
+    }
 }

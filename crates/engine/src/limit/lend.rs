@@ -1,0 +1,91 @@
+//! Leases for whoever decides in a process of its own, and places in flight that are kept longer.
+
+use super::calls::{Lent, LimitError};
+use super::definitions::Current;
+use super::leasing::terms;
+use crate::engine::Engine;
+use baton_core::Name;
+use baton_core::limit::meter_key;
+use baton_core::meter::{Algorithm, Claim, PRODUCT_MAX, RowClaim, RowKind, Take};
+use baton_store::Charge;
+
+/// How long a place in flight is kept, if nothing is said.
+const PLACE_TTL_MS: u64 = 10_000;
+
+/// What a holder says of its lease.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LendCall {
+    /// Of which key.
+    pub key: String,
+    /// Who holds it.
+    pub owner: String,
+    /// The lease, as its holder calls it.
+    pub lease_id: String,
+    /// Higher than of any message about it before.
+    pub sequence: u64,
+    /// All that was ever spent of it.
+    pub spent: u64,
+    /// What the holder keeps of it; all it has if nothing is said.
+    pub kept: Option<u64>,
+    /// How much more is wanted.
+    pub want: u64,
+    /// By which version the holder counts: of another one it is given nothing, so that it learns of that first.
+    pub version: Option<u64>,
+    /// How long the holder takes what it has to live.
+    pub ttl_ms: u64,
+}
+
+impl Engine {
+    /// Lends a part of a limit to be spent without asking, or keeps a place in flight.
+    pub async fn lend(&self, name: &Name, call: &LendCall) -> Result<Lent, LimitError> {
+        let node = &self.node;
+        let made = |currents: &[Current]| {
+            let current = &currents[0];
+            let definition = &current.defined.definition;
+            let metered = node.limit_keys.metered(name, definition, &call.key);
+            let rule = current.defined.rule(metered, current.edges);
+            let is_place = rule.algorithm == Algorithm::InFlight;
+            let terms = terms(definition, metered);
+            let ttl_ms = match terms {
+                Some(terms) => terms.ttl_ms,
+                None if is_place => definition.lease_ttl_ms.unwrap_or(PLACE_TTL_MS),
+                // It isn't leased, or not any more: nothing is given.
+                None => 0,
+            };
+            let has_some = call.kept != Some(0);
+            let want = call.want.min(rule.algorithm.amount_max(rule.window_ms));
+            let is_current = call.version.is_none_or(|version| version == current.defined.version.0);
+            let take =
+                if terms.is_some() && want > 0 && is_current { Take::Share(want) } else { Take::Nothing };
+            let row = RowClaim {
+                id: call.lease_id.clone(),
+                owner: call.owner.clone(),
+                kind: if is_place { RowKind::Place } else { RowKind::Lease },
+                // Never shorter than its holder believes, who may not hear of the change.
+                ttl_ms: if has_some { ttl_ms.max(call.ttl_ms) } else { ttl_ms },
+                sequence: call.sequence,
+                spent: call.spent,
+                kept: call.kept.unwrap_or(PRODUCT_MAX),
+            };
+            let claim = Claim { key: meter_key(name, metered), rule, take, row: Some(row) };
+            Ok(Charge { claims: vec![claim], memo: None })
+        };
+        let (currents, charge, charged) = node.charge_by(&[name], node.deadline(), made).await?;
+        let rule = &charge.claims[0].rule;
+        let meter = &charged.meters.first().ok_or(crate::Failure::Internal)?.meter;
+        let definition = &currents[0].defined.definition;
+        let is_place = rule.algorithm == Algorithm::InFlight;
+        let place_ttl_ms = if is_place { definition.lease_ttl_ms.unwrap_or(PLACE_TTL_MS) } else { 0 };
+        let ttl_ms = terms(definition, &call.key).map_or(place_ttl_ms, |terms| terms.ttl_ms);
+        Ok(Lent {
+            amount: meter.row(&call.lease_id).map_or(0, |row| row.amount),
+            ttl_ms,
+            capacity: rule.capacity,
+            remaining: meter.remaining(rule),
+            reset_ms: meter.reset_ms(rule),
+            retry_ms: meter.retry_ms(rule, 1),
+            size: currents[0].defined.definition.lease_size,
+            version: currents[0].defined.version,
+        })
+    }
+}
