@@ -3,6 +3,7 @@
 //! # Layout
 //! One program a file, in `src/bin`. Each runs what it is about twice, first without coordination, and ends with an error
 //! if it doesn't hold with it. They take the server from `BATON_SERVER`, and without it from `http://127.0.0.1:7117`.
+//! `nginx` is no program but a configuration: CI runs that, too.
 
 use anyhow::Context;
 use baton_client::Baton;

@@ -6,6 +6,10 @@ use baton_testkit::servers::baton::Node;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+mod examples {
+    mod nginx;
+}
+
 /// Runs an example to its end, and gives what it printed. It is killed if it takes longer than two minutes.
 async fn run(program: &str, arguments: &[&str]) -> String {
     let node = Node::start("embedded:").await.unwrap();

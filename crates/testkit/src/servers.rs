@@ -3,5 +3,6 @@
 pub mod baton;
 pub mod etcd;
 pub mod mariadb;
+pub mod nginx;
 pub mod postgres;
 pub mod redis;
