@@ -113,8 +113,8 @@ pub fn router(server: Arc<Shared>) -> Router {
     router.method_not_allowed_fallback(method_not_allowed).fallback(not_found).with_state(server)
 }
 
-/// Answers a request. What locks live on goes to its handler by the shortest way: finding the path among all others and
-/// boxing it up twice would cost as much as deciding it. Everything else goes through the router.
+/// Answers a request. What locks and limits live on goes to its handler by the shortest way: finding the path among all
+/// others and boxing it up twice would cost as much as deciding it. Everything else goes through the router.
 pub(crate) async fn serve(
     server: Arc<Shared>,
     router: TowerToHyperService<Router>,
@@ -125,20 +125,23 @@ pub(crate) async fn serve(
         Some(Route::Acquire) => Ok(lock::acquire(State(server), request).await),
         Some(Route::Renew) => Ok(lock::renew(State(server), request).await),
         Some(Route::Release) => Ok(lock::release(State(server), request).await),
+        Some(Route::LimitCheck) => Ok(limit::check(State(server), request).await),
         _ => router.call(request).await,
     }
 }
 
-/// The three calls of a lock, exactly as the router knows them.
+/// The three calls of a lock and the one of a limit, exactly as the router knows them.
 fn frequent(request: &Request) -> Option<Route> {
-    let (key, verb) = request.uri().path().strip_prefix("/v1/locks/")?.split_once('/')?;
+    let (noun, rest) = request.uri().path().strip_prefix("/v1/")?.split_once('/')?;
+    let (key, verb) = rest.split_once('/')?;
     if key.is_empty() || request.method() != Method::POST {
         return None;
     }
-    match verb {
-        "acquire" => Some(Route::Acquire),
-        "renew" => Some(Route::Renew),
-        "release" => Some(Route::Release),
+    match (noun, verb) {
+        ("locks", "acquire") => Some(Route::Acquire),
+        ("locks", "renew") => Some(Route::Renew),
+        ("locks", "release") => Some(Route::Release),
+        ("limits", "check") => Some(Route::LimitCheck),
         _ => None,
     }
 }
