@@ -18,6 +18,8 @@ mod fence;
 mod http;
 #[path = "baton/limits.rs"]
 mod limits;
+#[path = "baton/limits_file.rs"]
+mod limits_file;
 #[path = "baton/lock.rs"]
 mod lock;
 #[path = "baton/locks.rs"]
