@@ -1,7 +1,7 @@
 //! `baton serve`: the server. A flag wins over its environment variable, and that over the file.
 
 use crate::failure::Failure;
-use baton_server::{Config, RunError, telemetry};
+use baton_server::{Config, ConfigError, RunError, telemetry};
 use clap::builder::BoolishValueParser;
 use serde::Deserialize;
 use std::io::Write;
@@ -34,6 +34,9 @@ pub struct Settings {
     // It may have a password in it, which --help would show.
     #[arg(long, env = "BATON_STORE", hide_env_values = true, value_name = "URL")]
     pub store: Option<String>,
+    /// A YAML file that defines limits; a change of it takes effect by itself (docs/limit.md)
+    #[arg(long, env = "BATON_LIMITS", value_name = "FILE")]
+    pub limits: Option<PathBuf>,
     /// Listen on an address that others can reach, although there is no authentication yet
     #[arg(long, env = "BATON_INSECURE", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         value_parser = BoolishValueParser::new(), value_name = "BOOL")]
@@ -65,6 +68,7 @@ impl Settings {
             listen: self.listen.or(other.listen),
             data: self.data.or(other.data),
             store: self.store.or(other.store),
+            limits: self.limits.or(other.limits),
             insecure: self.insecure.or(other.insecure),
             log_format: self.log_format.or(other.log_format),
             max_connections: self.max_connections.or(other.max_connections),
@@ -80,6 +84,7 @@ impl Settings {
             listen: self.listen.unwrap_or(default.listen),
             data: self.data.unwrap_or(default.data),
             store: self.store.unwrap_or(default.store),
+            limits: self.limits,
             insecure: self.insecure.unwrap_or(default.insecure),
             max_connections: self.max_connections.unwrap_or(default.max_connections),
             max_waiting: self.max_waiting.unwrap_or(default.max_waiting),
@@ -129,6 +134,9 @@ fn ready(address: SocketAddr) {
 
 fn failed(error: RunError) -> Failure {
     let (exit, help) = match &error {
+        RunError::Config(ConfigError::Limits(_)) => {
+            (78, "docs/limit.md has the fields; nothing was started, and no limit was changed")
+        }
         RunError::Config(_) => (78, "`baton serve --help` shows what can be set"),
         RunError::Open(_) | RunError::Store(_) => {
             (74, "check --data and --store: that the directory is writable and that no other server uses it")
@@ -146,10 +154,11 @@ mod tests {
     #[test]
     fn what_is_said_on_the_line_wins_over_the_file() {
         let line = Settings { listen: Some("127.0.0.1:1".parse().unwrap()), ..Settings::default() };
-        let file = "listen = \"127.0.0.1:2\"\ndata = \"/d\"\ninsecure = true\nlog-format = \"json\"\nmax-waiting = 7";
+        let file = "listen = \"127.0.0.1:2\"\ndata = \"/d\"\ninsecure = true\nlimits = \"/l\"\nlog-format = \"json\"\nmax-waiting = 7";
         let merged = line.or(toml::from_str(file).unwrap());
         assert_eq!(merged.listen, Some("127.0.0.1:1".parse().unwrap()));
         assert_eq!((merged.data, merged.insecure), (Some("/d".into()), Some(true)));
+        assert_eq!(merged.limits, Some("/l".into()));
         assert_eq!((merged.log_format, merged.max_waiting), (Some(LogFormat::Json), Some(7)));
     }
 

@@ -20,6 +20,8 @@ mod http;
 mod limiter;
 #[path = "baton/limits.rs"]
 mod limits;
+#[path = "baton/limits_file.rs"]
+mod limits_file;
 #[path = "baton/lock.rs"]
 mod lock;
 #[path = "baton/locks.rs"]

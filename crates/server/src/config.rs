@@ -1,5 +1,6 @@
 //! What can be set, and what is refused.
 
+use crate::limits_file::LimitsFileError;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub struct Config {
     pub data: PathBuf,
     /// The store's URL.
     pub store: String,
+    /// A file that defines limits, and is read again when it changes.
+    pub limits: Option<PathBuf>,
     /// Whether an address that others can reach is fine without authentication.
     pub insecure: bool,
     /// How the engine is set up.
@@ -44,6 +47,7 @@ impl Default for Config {
             listen: (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
             data: "baton-data".into(),
             store: "embedded:".into(),
+            limits: None,
             insecure: false,
             engine: baton_engine::Config::default(),
             max_connections: 32_768,
@@ -67,6 +71,9 @@ pub enum ConfigError {
          take, see and force every lock; listen on a loopback address such as 127.0.0.1, or say --insecure"
     )]
     Exposed(SocketAddr),
+    /// The file of limits can't be used.
+    #[error(transparent)]
+    Limits(#[from] LimitsFileError),
 }
 
 impl Config {

@@ -5,6 +5,7 @@
 //! - [`run()`]: from a configuration to a served store, until a signal
 //! - [`server`]: listening, connections, draining
 //! - [`http`]: the paths; one file a primitive, and what they share
+//! - `limits_file`: limits that are defined in a file
 //! - [`gate`]: bulkheads, so that waiting never starves releasing
 //! - [`metrics`]: what is counted about requests
 //! - [`telemetry`]: log lines, and what requests are called in them
@@ -16,6 +17,7 @@
 pub mod config;
 pub mod gate;
 pub mod http;
+mod limits_file;
 pub mod metrics;
 mod run;
 pub mod server;
@@ -23,5 +25,6 @@ mod socket;
 pub mod telemetry;
 
 pub use config::{Config, ConfigError};
+pub use limits_file::LimitsFileError;
 pub use run::{RunError, run};
 pub use server::Server;

@@ -1,8 +1,9 @@
 //! Listening, connections, draining.
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::gate::{Gate, Place};
 use crate::http::{self, Shared};
+use crate::limits_file::LimitsFile;
 use crate::run::RunError;
 use crate::socket::{self, Socket};
 use axum::Router;
@@ -33,6 +34,7 @@ pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
     config: Config,
+    limits: Option<LimitsFile>,
     stopping: watch::Sender<bool>,
 }
 
@@ -41,14 +43,22 @@ impl Server {
     /// [`Server::serve`].
     pub async fn start(config: Config) -> Result<Self, RunError> {
         // Before the store is opened: a refused configuration leaves no files behind.
-        config.check()?;
+        let limits = checked(&config).await?;
         let store = baton_store::open(&config.store, &config.data).await?;
-        Self::on(config, store).await
+        Self::with(config, limits, store).await
     }
 
     /// As [`Server::start`], on a store that is open already, whatever the configuration names.
     pub async fn on(config: Config, store: Arc<dyn Store>) -> Result<Self, RunError> {
-        config.check()?;
+        let limits = checked(&config).await?;
+        Self::with(config, limits, store).await
+    }
+
+    async fn with(
+        config: Config,
+        mut limits: Option<LimitsFile>,
+        store: Arc<dyn Store>,
+    ) -> Result<Self, RunError> {
         for warning in store.guarantees().warnings {
             tracing::warn!("the store's settings are weaker than its promises need: {warning}");
         }
@@ -56,9 +66,13 @@ impl Server {
         let listen = |source| RunError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        if let Some(limits) = &mut limits {
+            // Nobody is served yet: whoever comes first finds them.
+            limits.begin(&engine).await;
+        }
         let stopping = watch::Sender::new(false);
         let shared = Arc::new(Shared::new(engine, &config, stopping.subscribe()));
-        Ok(Self { listener, address, shared, config, stopping })
+        Ok(Self { listener, address, shared, config, limits, stopping })
     }
 
     /// Where it listens.
@@ -69,7 +83,10 @@ impl Server {
     /// Serves until `stop`, then drains: no more connections, waiters are told to call again, calls under way are
     /// answered, within the configured time.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
-        let Self { listener, shared, config, stopping, .. } = self;
+        let Self { listener, shared, config, limits, stopping, .. } = self;
+        if let Some(limits) = limits {
+            tokio::spawn(limits.follow(shared.engine.clone(), stopping.subscribe()));
+        }
         let gate = Gate::new(config.max_connections);
         // Every connection holds a sender: when they are all gone, so are the connections.
         let (open, mut closed) = mpsc::channel::<()>(1);
@@ -112,6 +129,15 @@ impl Server {
         let store = shared.engine.store().clone();
         drop((connections, shared));
         close(store).await;
+    }
+}
+
+/// What can be refused before the store is opened.
+async fn checked(config: &Config) -> Result<Option<LimitsFile>, ConfigError> {
+    config.check()?;
+    match &config.limits {
+        Some(path) => Ok(Some(LimitsFile::open(path.clone()).await?)),
+        None => Ok(None),
     }
 }
 

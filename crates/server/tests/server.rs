@@ -19,6 +19,8 @@ mod fuzz;
 mod harness;
 #[path = "server/limits.rs"]
 mod limits;
+#[path = "server/limits_file.rs"]
+mod limits_file;
 #[path = "server/lists.rs"]
 mod lists;
 #[path = "server/modes.rs"]

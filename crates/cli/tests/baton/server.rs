@@ -31,7 +31,12 @@ impl Drop for Server {
 
 impl Server {
     pub fn start() -> Self {
-        Self::start_on("127.0.0.1:0")
+        Self::start_on("127.0.0.1:0", Vec::new())
+    }
+
+    /// With this in its environment.
+    pub fn start_with(variables: Vec<(&'static str, String)>) -> Self {
+        Self::start_on("127.0.0.1:0", variables)
     }
 
     /// On a port that stays the same when it is started again.
@@ -39,7 +44,7 @@ impl Server {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap().to_string();
         drop(free);
-        Self::start_on(&address)
+        Self::start_on(&address, Vec::new())
     }
 
     /// On a port that stays the same, and on this store.
@@ -57,11 +62,11 @@ impl Server {
         server
     }
 
-    fn start_on(listen: &str) -> Self {
+    fn start_on(listen: &str, variables: Vec<(&'static str, String)>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = store_url(directory.path());
-        let (child, url) = launch(listen, &store, &[], directory.path());
-        Self { child, url, store, variables: Vec::new(), directory }
+        let (child, url) = launch(listen, &store, &variables, directory.path());
+        Self { child, url, store, variables, directory }
     }
 
     /// Starts it again where it was, on the data that is there.

@@ -11,7 +11,7 @@
 //! - [`rule`]: from a definition and a key to the rule of its meter
 //! - [`purse`]: a lease, from its holder's side
 //! - [`receipt`]: what a check is given back with
-//! - [`bound`]: how much more than the limit may pass, at worst
+//! - [`mod@bound`]: how much more than the limit may pass, at worst
 
 pub mod bound;
 pub mod calendar;

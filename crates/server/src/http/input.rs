@@ -212,7 +212,7 @@ fn field(path: &str, message: &str) -> String {
 }
 
 /// At most so much, and without control characters, so that it can be shown.
-fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).take(QUOTE_CHARS_MAX).collect()
 }
 
