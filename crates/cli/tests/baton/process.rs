@@ -4,6 +4,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What a command printed and how it ended.
@@ -36,12 +37,20 @@ impl Running {
 
     /// Waits for its end, at most 20 s.
     pub fn end(mut self) -> Output {
+        // Read while it runs: one that prints more than a pipe takes would never come to its end.
+        let (stdout, stderr) = (read(self.0.stdout.take().unwrap()), read(self.0.stderr.take().unwrap()));
         let status = wait(&mut self.0);
-        let (mut stdout, mut stderr) = (String::new(), String::new());
-        self.0.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-        self.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        let (stdout, stderr) = (stdout.join().unwrap(), stderr.join().unwrap());
         Output { code: status.code().expect("baton exits, and isn't ended by a signal"), stdout, stderr }
     }
+}
+
+fn read(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        from.read_to_string(&mut text).unwrap();
+        text
+    })
 }
 
 pub fn run(command: &mut Command) -> Output {
