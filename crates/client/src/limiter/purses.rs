@@ -162,9 +162,13 @@ impl Purses {
                 held.purse.is_asking() || now_ms < held.purse.closes_ms() || is_used
             });
             for (key, held) in shard.iter_mut() {
-                let may_leave = held.purse.balance(now_ms) > 0 && !held.purse.is_asking();
-                if may_leave && (all || held.purse.is_idle(now_ms)) {
+                if held.purse.balance(now_ms) == 0 || held.purse.is_asking() {
+                    continue;
+                }
+                if all || held.purse.is_idle(now_ms) {
                     leaving.push((key.to_string(), held.purse.give_back(false, now_ms, &held.terms)));
+                } else if held.purse.is_due(now_ms) {
+                    leaving.push((key.to_string(), held.purse.trim(now_ms, &held.terms)));
                 }
             }
         }

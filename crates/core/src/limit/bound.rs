@@ -87,29 +87,42 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
         because: format!("what the store loses on failover is not counted: {on_failover}"),
     };
     let nodes = definition.expected_nodes.unwrap_or(nodes).max(nodes).max(1);
+    // Nodes count by the limit's own algorithm, so its own bound is each share's too.
+    let shares = Some(passes(definition.algorithm, capacity, limit));
     let (amount, because) = match definition.on_failure {
         Policy::Closed => (Some(0), "closed: nothing is admitted in an outage".into()),
         Policy::ClosedLocal => {
-            (Some(limit), format!("closed_local: each of {nodes} nodes counts up to its share of the limit"))
+            (shares, format!("closed_local: each of {nodes} nodes counts up to its share of the limit"))
         }
         Policy::Open => {
-            let cap = definition.local_cap.unwrap_or(capacity);
+            let (cap, rate) = definition.local_cap.map_or((capacity, limit), |cap| (cap, cap));
             (
-                Some(cap.saturating_mul(nodes)),
-                format!("open: each of {nodes} nodes admits up to {cap} in a window by itself"),
+                Some(passes(definition.algorithm, cap, rate).saturating_mul(nodes)),
+                format!(
+                    "open: each of {nodes} nodes counts by itself, up to {cap} at once and {rate} a window"
+                ),
             )
         }
-        Policy::Local => (
-            Some(limit),
-            format!("local: {nodes} nodes divide what remained when the store was last heard of"),
-        ),
-        Policy::Snapshot => (
-            Some(limit),
-            format!("snapshot: {nodes} nodes divide what remained up to a minute before the outage"),
-        ),
+        Policy::Local => {
+            (shares, format!("local: {nodes} nodes divide what remained when the store was last heard of"))
+        }
+        Policy::Snapshot => {
+            (shares, format!("snapshot: {nodes} nodes divide what remained when the store was last heard of"))
+        }
     };
     let outage = BoundItem { source: "outage", amount, because };
     Bound { limit, items: vec![mechanism, algorithm, store, outage] }
+}
+
+/// How much an algorithm lets pass at most in an interval as long as the window.
+fn passes(algorithm: Algorithm, capacity: u64, limit: u64) -> u64 {
+    match algorithm {
+        Algorithm::TokenBucket => capacity.saturating_add(limit),
+        Algorithm::SlidingWindow | Algorithm::FixedWindow => limit.saturating_mul(2),
+        Algorithm::SlidingLog => limit,
+        // What is in flight is known to the store alone.
+        Algorithm::InFlight => 0,
+    }
 }
 
 #[cfg(test)]
@@ -143,8 +156,8 @@ mod tests {
     }
 
     #[test]
-    fn open_without_a_cap_adds_what_each_node_admits_at_once() {
-        for (local_cap, added) in [(Some(7), 21), (None, 60)] {
+    fn open_adds_what_each_node_lets_pass_by_the_limit_s_own_algorithm() {
+        for (local_cap, added) in [(Some(7), 3 * (7 + 7)), (None, 3 * (20 + 100))] {
             let bound = bound(&open(local_cap), "k", 1, "nothing");
             let outage = bound.items.iter().find(|item| item.source == "outage");
             assert_eq!(outage.and_then(|item| item.amount), Some(added));

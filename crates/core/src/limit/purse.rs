@@ -38,6 +38,7 @@ pub struct Purse {
     asked: Option<Asked>,
     /// What was spent recently, in units of 1/1024 a millisecond: a slowly forgetting mean.
     rate: u64,
+    is_rated: bool,
     rated_ms: u64,
     rated_spent: u64,
 }
@@ -121,10 +122,10 @@ impl Purse {
 
     /// How much a lease should have.
     pub fn size(&self, terms: &Terms) -> u64 {
-        terms.size.unwrap_or_else(|| match self.rate {
-            0 => SIZE_FIRST,
+        terms.size.unwrap_or_else(|| match self.is_rated {
+            false => SIZE_FIRST,
             // What is spent in a lease's life.
-            rate => (rate.saturating_mul(terms.ttl_ms) / 1024).clamp(SIZE_MIN, SIZE_MAX),
+            true => (self.rate.saturating_mul(terms.ttl_ms) / 1024).clamp(SIZE_MIN, SIZE_MAX),
         })
     }
 
@@ -149,6 +150,17 @@ impl Purse {
         self.given -= self.balance.max(0);
         self.balance = self.balance.min(0);
         self.message(0, want, now_ms, terms)
+    }
+
+    /// Keeps what it needs by what was spent lately, and gives the rest back: for one that is used too seldom to be renewed by
+    /// whoever spends, and would be burned.
+    pub fn trim(&mut self, now_ms: u64, terms: &Terms) -> Message {
+        self.forget_if_closed(now_ms);
+        self.rate(now_ms);
+        let kept = self.balance.clamp(0, i64::try_from(self.size(terms)).unwrap_or(i64::MAX));
+        self.given -= self.balance.max(0) - kept;
+        self.balance -= self.balance.max(0) - kept;
+        self.message(kept, 0, now_ms, terms)
     }
 
     /// What is left when the purse closes is burned at the store: it is not the holder's any more.
@@ -210,7 +222,8 @@ impl Purse {
         let Some(recent) = recent.checked_div(elapsed_ms) else { return };
         if self.rated_ms != 0 {
             // The first measure stands for itself; later ones weigh by how long they were.
-            let weight = if self.rate == 0 { MEMORY_MS } else { elapsed_ms.saturating_mul(4).min(MEMORY_MS) };
+            let weight = if self.is_rated { elapsed_ms.saturating_mul(4).min(MEMORY_MS) } else { MEMORY_MS };
+            self.is_rated = true;
             let before = u128::from(self.rate) * u128::from(MEMORY_MS - weight);
             let after = u128::from(recent) * u128::from(weight);
             self.rate = u64::try_from((before + after) / u128::from(MEMORY_MS)).unwrap_or(u64::MAX);
@@ -221,7 +234,12 @@ impl Purse {
 
     /// Whether nothing was spent since the last message, and it is time for the next: then it should be given back.
     pub fn is_idle(&self, now_ms: u64) -> bool {
-        now_ms >= self.renew_ms && self.spent() == self.rated_spent
+        self.is_due(now_ms) && self.spent() == self.rated_spent
+    }
+
+    /// Whether it is time for a message, and nobody has sent one.
+    pub fn is_due(&self, now_ms: u64) -> bool {
+        now_ms >= self.renew_ms && self.asked.is_none()
     }
 }
 

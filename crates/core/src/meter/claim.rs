@@ -272,6 +272,8 @@ impl Claim {
             Take::Forced(_) | Take::Credit { .. } => (false, true),
             _ => (false, false),
         };
+        // What is only compared with the room there is need not be multiplied.
+        let is_compared = matches!(self.take, Take::AllOrNone(_) | Take::Try(_) | Take::Share(_));
         let row = self.row.as_ref().is_none_or(|row| {
             !is_owed
                 && plain(&row.id)
@@ -286,7 +288,7 @@ impl Claim {
             && rule.limit <= most
             && rule.capacity <= most
             && edges
-            && amount <= most
+            && amount <= if is_compared { NUMBER_MAX } else { most }
             && extra <= NUMBER_MAX
             && (!is_booked || rule.algorithm == Algorithm::TokenBucket)
             && row

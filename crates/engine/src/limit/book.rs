@@ -74,7 +74,8 @@ impl Engine {
             // Remembered for as long as it could be given back again: until nothing of it counts any more.
             let ttl_ms = rule.window_ms.saturating_mul(2).saturating_add(MEMORY_MS).max(drained_ms(&rule));
             let memo = Memo { key: memo_key(&meter, &id), digest: hex(&id), ttl_ms };
-            let take = Take::Credit { amount: receipt.amount, at_ms: receipt.at.0 };
+            let amount = receipt.amount.min(rule.algorithm.amount_max(rule.window_ms));
+            let take = Take::Credit { amount, at_ms: receipt.at.0 };
             Ok(Charge { claims: vec![Claim { key: meter, rule, take, row: None }], memo: Some(memo) })
         };
         let (_, _, charged) = node.charge_by(&[name], node.deadline(), made).await?;

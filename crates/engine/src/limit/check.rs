@@ -2,7 +2,7 @@
 
 use super::calls::{Answered, CheckCall, Checked, Denial, LimitError, Place, Source};
 use super::definitions::Current;
-use super::leasing::Local;
+use super::leasing::{Local, Ticket};
 use crate::engine::{Engine, Node};
 use crate::failure::Failure;
 use crate::metrics::Metrics;
@@ -33,6 +33,8 @@ pub struct Wanted {
 pub(super) struct Identity {
     pub id: [u8; 16],
     pub memo: Option<String>,
+    /// Whether nothing of the whole call counts: beside what counts, a look is only told what it sees.
+    pub only_looks: bool,
 }
 
 impl Engine {
@@ -71,8 +73,8 @@ impl Node {
             let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
             let (remaining, reset_ms, source) = match self.spend(call, &current, metered, until).await {
                 Local::Ask => continue,
-                Local::Spent { remaining, reset_ms, renewed, sequence } => {
-                    spent.places.push((meter_key(&call.limit, metered), call.cost, sequence));
+                Local::Spent { remaining, reset_ms, renewed, ticket } => {
+                    spent.places.push((meter_key(&call.limit, metered), call.cost, ticket));
                     (remaining, reset_ms, if renewed { Source::Renewed } else { Source::Local })
                 }
                 Local::Refused { retry_after_ms, reset_ms } => {
@@ -88,7 +90,8 @@ impl Node {
         let asked: Vec<_> = (0..calls.len()).filter(|index| checks[*index].is_none()).collect();
         if refused.is_none() && !asked.is_empty() {
             let calls: Vec<_> = asked.iter().map(|index| calls[*index].clone()).collect();
-            let answered = match self.check_centrally(&calls, wanted, until).await {
+            let only_looks = checks.iter().all(Option::is_none) && calls.iter().all(|call| call.cost == 0);
+            let answered = match self.check_centrally(&calls, wanted, only_looks, until).await {
                 Ok(answered) => answered,
                 Err(error) => self.fall_back(&calls, error).await?,
             };
@@ -121,10 +124,11 @@ impl Node {
         self: &Arc<Self>,
         calls: &[CheckCall],
         wanted: &Wanted,
+        only_looks: bool,
         until: Instant,
     ) -> Result<Answered, LimitError> {
         let names: Vec<_> = calls.iter().map(|call| &call.limit).collect();
-        let identity = self.identity(calls, wanted);
+        let identity = Identity { only_looks, ..self.identity(calls, wanted) };
         if self.must_hold(calls, &identity, until).await? {
             return self.check_by_holds(calls, wanted, &identity, until).await;
         }
@@ -139,7 +143,7 @@ impl Node {
 
     fn identity(&self, calls: &[CheckCall], wanted: &Wanted) -> Identity {
         let Some(request_id) = &wanted.request_id else {
-            return Identity { id: self.random.bytes(), memo: None };
+            return Identity { id: self.random.bytes(), memo: None, only_looks: false };
         };
         let id = call_id(&[
             b"limit check".as_slice(),
@@ -153,7 +157,7 @@ impl Node {
             parts.extend([call.limit.path().to_vec(), call.key.as_bytes().to_vec(), cost.to_vec()]);
         }
         let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
-        Identity { id, memo: Some(hex(&call_id(&parts))) }
+        Identity { id, memo: Some(hex(&call_id(&parts))), only_looks: false }
     }
 
     pub(super) fn check_charge(
@@ -219,8 +223,6 @@ impl Node {
             Verdict::Refused { index } => Some(index),
             Verdict::Charged | Verdict::Outdated { .. } => None,
         };
-        // Beside what counts, a look is only told what it sees.
-        let only_looks = calls.iter().all(|call| call.cost == 0);
         let mut denial = None;
         let mut checks = Vec::with_capacity(calls.len());
         for (index, (call, current)) in calls.iter().zip(currents).enumerate() {
@@ -234,7 +236,7 @@ impl Node {
             if Some(index) == refused {
                 let retry_after_ms = meter.retry_ms(rule, call.cost);
                 denial = Some((index, Denial { reason: "budget_exhausted", retry_after_ms }));
-            } else if only_looks && is_short && !definition.dry_run && denial.is_none() {
+            } else if identity.only_looks && is_short && !definition.dry_run && denial.is_none() {
                 let retry_after_ms = meter.retry_ms(rule, 1);
                 denial = Some((index, Denial { reason: "budget_exhausted", retry_after_ms }));
             }
@@ -270,13 +272,13 @@ impl Node {
 /// What was spent here for checks that may still not pass: put back unless they do, also if their caller goes away.
 struct SpentHere<'a> {
     node: &'a Node,
-    places: Vec<(Key, u64, u64)>,
+    places: Vec<(Key, u64, Ticket)>,
 }
 
 impl Drop for SpentHere<'_> {
     fn drop(&mut self) {
-        for (place, cost, sequence) in self.places.drain(..) {
-            self.node.unspend(&place, cost, sequence);
+        for (place, cost, ticket) in self.places.drain(..) {
+            self.node.unspend(&place, cost, ticket);
         }
     }
 }

@@ -30,6 +30,7 @@ pub(crate) struct Definitions(Mutex<HashMap<Name, Known>>);
 struct Known {
     defined: Arc<Defined>,
     read_at: Instant,
+    is_doubted: bool,
     /// The windows of its calendar, as of the last look.
     edges: Option<[u64; 3]>,
 }
@@ -50,10 +51,11 @@ impl Definitions {
     fn get(&self, name: &Name, now: WallTime) -> Option<(Current, bool)> {
         let mut known = self.known();
         let known = known.get_mut(name)?;
-        let is_stale = known.read_at.elapsed() > FRESH;
+        let is_stale = known.is_doubted || known.read_at.elapsed() > FRESH;
         if is_stale {
             // One reader is enough: others see it as fresh meanwhile.
             known.read_at = Instant::now();
+            known.is_doubted = false;
         }
         if let (Some(calendar), Some(edges)) = (&known.defined.definition.calendar, known.edges)
             && !(edges[0]..edges[1]).contains(&now.0)
@@ -74,11 +76,12 @@ impl Definitions {
         let known = all.entry(name.clone()).or_insert_with(|| Known {
             defined: Arc::new(defined.clone()),
             read_at,
+            is_doubted: false,
             edges,
         });
-        known.read_at = read_at;
+        (known.read_at, known.is_doubted) = (read_at, false);
         if defined.version > known.defined.version {
-            *known = Known { defined: Arc::new(defined), read_at, edges };
+            *known = Known { defined: Arc::new(defined), read_at, is_doubted: false, edges };
         }
         Current { defined: known.defined.clone(), edges: known.edges }
     }
@@ -87,8 +90,10 @@ impl Definitions {
         self.known().remove(name);
     }
 
-    fn forget_all(&self) {
-        self.known().clear();
+    /// Hints were lost: what is known stays, since its policy may be needed when the store is gone, and is read again when it is next
+    /// used.
+    fn doubt_all(&self) {
+        self.known().values_mut().for_each(|known| known.is_doubted = true);
     }
 }
 
@@ -179,7 +184,7 @@ pub(crate) async fn keep(node: Arc<Node>, mut changes: Watch) {
         };
         match change {
             None => return,
-            Some(Change::Lost) => node.definitions.forget_all(),
+            Some(Change::Lost) => node.definitions.doubt_all(),
             Some(Change::Put { key, value, revision }) => {
                 let Some(name) = Name::of_record(DEFINITION, &key.name) else { continue };
                 match Definition::decode(&value) {

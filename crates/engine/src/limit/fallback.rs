@@ -210,8 +210,13 @@ impl Node {
         charge(None, &claim, now_ms).ok().map(|effect| effect.meter)
     }
 
-    /// Offers the store what is owed to it, some of it at a time; forgets what is settled and old.
+    /// Offers the store what is owed to it, some of it at a time, until it has all or is gone; forgets what is settled and old.
     async fn settle_debts(self: &Arc<Self>) {
+        while self.settle_some_debts().await {}
+    }
+
+    /// Whether some were settled.
+    async fn settle_some_debts(self: &Arc<Self>) -> bool {
         let now_ms = self.uptime_ms();
         let mut offers = Vec::new();
         {
@@ -227,22 +232,31 @@ impl Node {
                 }
             }
         }
+        let mut has_settled = false;
         for (place, limit, key, id, amount) in offers {
             match self.settle_debt(&limit, &key, id, amount).await {
                 // Of a limit that is gone nobody counts anything.
-                Ok(()) | Err(LimitError::NotFound { .. }) => {}
+                Ok(()) | Err(LimitError::NotFound { .. }) => has_settled = true,
                 // The store isn't back: the same is offered later.
-                Err(_) => return,
+                Err(LimitError::Failed(failure)) if is_outage(failure) => return false,
+                // This one can't be settled now; those behind it can.
+                Err(_) => continue,
             }
             let mut all = self.fallbacks.own();
             let Some(own) = all.get_mut(&place) else { continue };
-            if let Some(owed) = &mut own.owed {
-                owed.amount = owed.amount.saturating_sub(amount);
-                owed.offered = None;
-            }
+            // Somebody else may have settled it, and there may be a newer one.
+            let is_settled = own.owed.as_mut().is_some_and(|owed| {
+                let is_this = owed.offered == Some((id, amount));
+                if is_this {
+                    owed.amount = owed.amount.saturating_sub(amount);
+                    owed.offered = None;
+                }
+                is_this
+            });
             own.owed.take_if(|owed| owed.amount == 0);
-            self.metrics.overage.inc_by(amount);
+            self.metrics.overage.inc_by(if is_settled { amount } else { 0 });
         }
+        has_settled
     }
 
     async fn settle_debt(

@@ -54,6 +54,8 @@ impl Node {
         identity: &Identity,
         until: Instant,
     ) -> Result<Answered, LimitError> {
+        // Of this try alone: a hold of the one before may be about to be cancelled.
+        let identity = &Identity { id: self.random.bytes(), memo: None, only_looks: identity.only_looks };
         let deadline = (Instant::now() + HOLD - MARGIN).min(until);
         let mut all = Answered { allowed: true, indices: Vec::new(), checks: Vec::new(), refused: None };
         let mut holds = Vec::with_capacity(calls.len());

@@ -50,8 +50,17 @@ impl Default for Purses {
     }
 }
 
+/// Of which purse something was spent, and after which of its messages.
+#[derive(Clone, Copy)]
+pub(super) struct Ticket {
+    purse: u64,
+    sequence: u64,
+}
+
 struct Held {
     purse: Purse,
+    /// No other purse has had it, also not of the same key.
+    number: u64,
     limit: Name,
     /// Whose meter it is.
     key: String,
@@ -92,7 +101,7 @@ pub(super) enum Local {
         /// Whether somebody had to ask for it first.
         renewed: bool,
         /// To put it back with.
-        sequence: u64,
+        ticket: Ticket,
     },
     /// The store has just said no.
     Refused {
@@ -179,6 +188,7 @@ impl Node {
             if shard.len() < PURSES_MAX / SHARDS {
                 let held = Held {
                     purse: Purse::default(),
+                    number: self.attachment(),
                     limit: call.limit.clone(),
                     key: metered.into(),
                     id: format!("{:016x}.{}", self.id.0, hex(&self.random.bytes::<8>())),
@@ -207,7 +217,8 @@ impl Node {
                     tokio::spawn(self.clone().renew(place.clone(), message));
                 }
                 let remaining = held.store.remaining + held.purse.balance(now_ms);
-                Step::Done(Local::Spent { remaining, reset_ms, renewed, sequence })
+                let ticket = Ticket { purse: held.number, sequence };
+                Step::Done(Local::Spent { remaining, reset_ms, renewed, ticket })
             }
             Spent::No => {
                 match held.refused.filter(|refused| now_ms < refused.until_ms && refused.cost <= call.cost) {
@@ -235,10 +246,12 @@ impl Node {
     }
 
     /// Puts back what was spent for a check that didn't pass.
-    pub(super) fn unspend(&self, place: &Key, cost: u64, sequence: u64) {
+    pub(super) fn unspend(&self, place: &Key, cost: u64, ticket: Ticket) {
         let now_ms = self.uptime_ms();
-        if let Some(held) = self.purses.shard(place).get_mut(place) {
-            held.purse.unspend(cost, sequence, now_ms);
+        if let Some(held) = self.purses.shard(place).get_mut(place)
+            && held.number == ticket.purse
+        {
+            held.purse.unspend(cost, ticket.sequence, now_ms);
         }
     }
 
@@ -315,8 +328,13 @@ impl Node {
             });
             for (place, held) in shard.iter_mut() {
                 let is_open = now_ms < held.purse.closes_ms() && held.purse.balance(now_ms) > 0;
-                if is_open && !held.purse.is_asking() && (all || held.purse.is_idle(now_ms)) {
+                if !is_open || held.purse.is_asking() {
+                    continue;
+                }
+                if all || held.purse.is_idle(now_ms) {
                     leaving.push((place.clone(), held.purse.give_back(false, now_ms, &held.terms)));
+                } else if held.purse.is_due(now_ms) {
+                    leaving.push((place.clone(), held.purse.trim(now_ms, &held.terms)));
                 }
             }
         }

@@ -585,3 +585,59 @@ async fn holds_over_several_steps_never_admit_more_than_one_step_would() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_seldom_used_key_does_not_spend_goes_back_before_it_is_burned() {
+    let store = Simulated::for_many(3);
+    let node = Engine::start(store.node(Faults::none()), Config::default(), Random::seeded(1)).await.unwrap();
+    let definition =
+        Definition { mechanism: Mechanism::Leased, ..definition(Algorithm::FixedWindow, 1_000, DAY_MS) };
+    node.put_limit(&name("l"), definition).await.unwrap();
+    let mut spent = 0;
+    for _ in 0..12 {
+        assert!(check(&node, "l", "k", 1).await.allowed);
+        spent += 1;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let usage = node.usage(&name("l"), "k").await.unwrap();
+    assert_eq!((usage.used, usage.outstanding), (spent, 0), "nothing was burned");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_is_still_known_when_hints_were_lost_before_the_store_went_away() {
+    let store = Simulated::for_many(5);
+    let handle = store.node(Faults::none());
+    let node = Engine::start(handle.clone(), Config::default(), Random::seeded(1)).await.unwrap();
+    let open = Definition { on_failure: Policy::Open, ..definition(Algorithm::FixedWindow, 10, DAY_MS) };
+    node.put_limit(&name("l"), open).await.unwrap();
+    assert!(check(&node, "l", "k", 1).await.allowed);
+    // Every hint gets lost from now on, and the watchers are told so.
+    handle.set_faults(Faults { hints_lost: 1_000, ..Faults::none() });
+    node.put_limit(&name("other"), definition(Algorithm::FixedWindow, 1, DAY_MS)).await.unwrap();
+    handle.set_faults(Faults::none());
+    node.put_limit(&name("another"), definition(Algorithm::FixedWindow, 1, DAY_MS)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    handle.set_faults(Faults { refused: 1_000, ..Faults::none() });
+    let answered = check(&node, "l", "k", 1).await;
+    assert!(answered.allowed && answered.checks[0].source == Source::Fallback, "{answered:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cost_beyond_all_counting_is_a_plain_no_and_a_look_beside_what_counts_denies_nothing() {
+    let ground = ground(1).await;
+    let engine = &ground.engines[0];
+    engine.put_limit(&name("l"), definition(Algorithm::TokenBucket, 1, 30 * DAY_MS)).await.unwrap();
+    let refused = check(engine, "l", "k", 1_000_000_000).await;
+    assert_eq!(refused.refused.map(|(_, denial)| denial.retry_after_ms), Some(None));
+    assert!(check(engine, "l", "k", 1).await.allowed);
+    let leased =
+        Definition { mechanism: Mechanism::Leased, ..definition(Algorithm::FixedWindow, 1_000, DAY_MS) };
+    engine.put_limit(&name("leased"), leased).await.unwrap();
+    for _ in 0..4 {
+        let calls = [call("leased", "k", 1), call("l", "k", 0)];
+        let answered = engine.check_limits(&calls, &Wanted::default()).await.unwrap();
+        assert!(answered.allowed, "{answered:?}");
+        assert_eq!(answered.checks[1].remaining, 0);
+    }
+}

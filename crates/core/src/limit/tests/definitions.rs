@@ -186,8 +186,11 @@ fn a_bound_adds_up_and_has_no_number_where_there_is_none() {
         items.into_iter().find(|item| item.source == "outage").unwrap().amount
     };
     let open = Definition { on_failure: Policy::Open, local_cap: Some(7), ..plain(100, 1_000) };
-    assert_eq!(outage(&open), Some(21));
-    assert_eq!(outage(&Definition { expected_nodes: Some(10), ..open }), Some(70));
+    assert_eq!(outage(&open), Some(42), "three nodes, and a fixed window's two");
+    let log = Definition { algorithm: Algorithm::SlidingLog, ..open.clone() };
+    assert_eq!(outage(&log), Some(21));
+    assert_eq!(outage(&Definition { on_failure: Policy::Local, ..log }), Some(100));
+    assert_eq!(outage(&Definition { expected_nodes: Some(10), ..open }), Some(140));
     assert_eq!(outage(&plain(100, 1_000)), Some(0));
     for policy in Policy::ALL {
         let reasons = bound(&Definition { on_failure: *policy, ..plain(1, 1) }, "k", 1, "nothing").items;

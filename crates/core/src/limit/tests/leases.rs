@@ -119,6 +119,7 @@ fn line() -> impl Strategy<Value = Line> {
 enum Step {
     Spend { holder: usize, cost: u64, times: u64, line: Line, short: bool },
     GiveBack { holder: usize, line: Line },
+    Trim { holder: usize, line: Line },
     Unspend { holder: usize, asks: bool },
     Pass(u64),
 }
@@ -128,6 +129,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (0..6_usize, 1..4_u64, 1..30_u64, line(), any::<bool>())
             .prop_map(|(holder, cost, times, line, short)| Step::Spend { holder, cost, times, line, short }),
         1 => (0..6_usize, line()).prop_map(|(holder, line)| Step::GiveBack { holder, line }),
+        1 => (0..6_usize, line()).prop_map(|(holder, line)| Step::Trim { holder, line }),
         1 => (0..6_usize, any::<bool>()).prop_map(|(holder, asks)| Step::Unspend { holder, asks }),
         4 => prop_oneof![1..40_u64, 40..600_u64].prop_map(Step::Pass),
     ]
@@ -154,7 +156,11 @@ proptest! {
                     let message = world.purses[holder].give_back(false, world.now_ms, &TERMS);
                     world.send(holder, message, line);
                 }
-                Step::GiveBack { .. } => {}
+                Step::Trim { holder, line } if !world.purses[holder].is_asking() => {
+                    let message = world.purses[holder].trim(world.now_ms, &TERMS);
+                    world.send(holder, message, line);
+                }
+                Step::GiveBack { .. } | Step::Trim { .. } => {}
                 Step::Unspend { holder, asks } => {
                     // Spent for a check that didn't pass after all, perhaps after it was reported.
                     let purse = &mut world.purses[holder];
@@ -266,4 +272,21 @@ fn its_size_follows_what_is_spent_within_bounds_and_idle_ones_show() {
     assert!(purse.is_idle(now_ms));
     let fixed = Terms { size: Some(7), ..TERMS };
     assert_eq!(purse.size(&fixed), 7);
+}
+
+#[test]
+fn one_that_is_used_seldom_keeps_little_and_then_nothing() {
+    let terms = Terms { ttl_ms: 10_000, size: None };
+    let mut purse = Purse::default();
+    let first = purse.ask(1, 1, &terms);
+    purse.heard(first.sequence, 50);
+    purse.spend(1, 2, &terms);
+    assert!(!purse.is_due(3_000) && purse.is_due(5_100) && !purse.is_idle(5_100), "it was used");
+    let trimmed = purse.trim(5_100, &terms);
+    assert_eq!((trimmed.spent, trimmed.kept, trimmed.want), (1, 10, 0), "the rest goes back");
+    purse.heard(trimmed.sequence, 10);
+    assert_eq!(purse.balance(5_101), 10);
+    assert!(purse.is_idle(10_200), "nobody came");
+    let returned = purse.give_back(false, 10_200, &terms);
+    assert_eq!((returned.spent, returned.kept), (1, 0));
 }
