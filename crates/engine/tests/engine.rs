@@ -6,6 +6,7 @@ mod engine {
     mod bundles;
     mod counting;
     mod elections;
+    mod leases;
     mod limits;
     mod locks;
     mod modes;

@@ -1,17 +1,14 @@
-//! Limits on a real store, and leased ones on a simulated one with nodes that crash (A2, A5, A6, A8, M1, M2).
+//! Limits on a real store (A2, A5 to A8, M1).
 
 use super::counting::Counting;
 use baton_core::limit::{Definition, Mechanism, Policy};
 use baton_core::meter::{Algorithm, Reclaim};
 use baton_core::{Name, WallTime};
-use baton_engine::limit::{Answered, Booked, CheckCall, LimitError, ReserveCall, Source, Wanted};
+use baton_engine::limit::{Answered, Booked, CheckCall, LimitError, ReserveCall, Wanted};
 use baton_engine::{Config, Engine, Random};
-use baton_testkit::dice::Dice;
 use baton_testkit::faulty::{Fault, Faulty};
-use baton_testkit::simulated::{Faults, Simulated};
 use baton_testkit::store_url;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -41,17 +38,17 @@ pub fn definition(algorithm: Algorithm, limit: u64, window_ms: u64) -> Definitio
 
 const COUNTING: [Algorithm; 4] =
     [Algorithm::TokenBucket, Algorithm::SlidingWindow, Algorithm::FixedWindow, Algorithm::SlidingLog];
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+pub const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-struct Ground {
-    engines: Vec<Engine>,
-    store: Arc<Counting>,
+pub struct Ground {
+    pub engines: Vec<Engine>,
+    pub store: Arc<Counting>,
     faulty: Faulty,
     _directory: tempfile::TempDir,
 }
 
 /// Some nodes on one store.
-async fn ground(nodes: usize) -> Ground {
+pub async fn ground(nodes: usize) -> Ground {
     let directory = tempfile::tempdir().unwrap();
     let store = baton_store::open(&store_url(directory.path()), directory.path()).await.unwrap();
     let faulty = Faulty::new(store);
@@ -63,15 +60,15 @@ async fn ground(nodes: usize) -> Ground {
     Ground { engines, store, faulty, _directory: directory }
 }
 
-fn name(limit: &str) -> Name {
+pub fn name(limit: &str) -> Name {
     Name::new("default", limit)
 }
 
-fn call(limit: &str, key: &str, cost: u64) -> CheckCall {
+pub fn call(limit: &str, key: &str, cost: u64) -> CheckCall {
     CheckCall { limit: name(limit), key: key.into(), cost }
 }
 
-async fn check(engine: &Engine, limit: &str, key: &str, cost: u64) -> Answered {
+pub async fn check(engine: &Engine, limit: &str, key: &str, cost: u64) -> Answered {
     engine.check_limits(&[call(limit, key, cost)], &Wanted::default()).await.unwrap()
 }
 
@@ -304,323 +301,6 @@ async fn a_limit_that_only_counts_refuses_nobody_and_says_what_it_would_have_don
         would_refuse.push(answered.checks[0].would_refuse);
     }
     assert_eq!(would_refuse, [false, false, true, true]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn leased_checks_cost_the_store_a_hundredth_of_themselves() {
-    let ground = ground(3).await;
-    let definition =
-        Definition { mechanism: Mechanism::Leased, ..definition(Algorithm::TokenBucket, 100_000, 1_000) };
-    ground.engines[0].put_limit(&name("l"), definition).await.unwrap();
-    let before = ground.store.charges();
-    // Seven tenths of the limit for two seconds, evenly.
-    let callers: Vec<_> = ground
-        .engines
-        .iter()
-        .cloned()
-        .map(|engine| {
-            tokio::spawn(async move {
-                let (mut sent, mut refused) = (0_u64, 0_u64);
-                let began = Instant::now();
-                while began.elapsed() < Duration::from_secs(2) {
-                    let due = began.elapsed().as_micros() as u64 * 70_000 / 3 / 1_000_000;
-                    while sent < due {
-                        refused += u64::from(!check(&engine, "l", "k", 1).await.allowed);
-                        sent += 1;
-                    }
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-                (sent, refused)
-            })
-        })
-        .collect();
-    let (mut sent, mut refused) = (0, 0);
-    for caller in callers {
-        let (one_sent, one_refused) = caller.await.unwrap();
-        (sent, refused) = (sent + one_sent, refused + one_refused);
-    }
-    let charges = ground.store.charges() - before;
-    assert!(charges * 100 <= sent, "{charges} charges for {sent} checks");
-    assert!(refused * 50 <= sent, "{refused} of {sent} were refused below the limit");
-}
-
-/// Nodes on a simulated store, whose answers may get lost and which may die; all time is the store's.
-async fn leased_world(seed: u64, algorithm: Algorithm, faults: Faults) -> (BTreeMap<u64, u64>, u64) {
-    const NODES: usize = 12;
-    const LIMIT: u64 = 400;
-    const WINDOW_MS: u64 = 1_000;
-    let store = Simulated::for_many(seed);
-    let mut engines = Vec::new();
-    let first = store.node(Faults::none());
-    let author = Engine::start(first, Config::default(), Random::seeded(seed)).await.unwrap();
-    let definition = Definition {
-        mechanism: Mechanism::Leased,
-        lease_ttl_ms: Some(400),
-        ..definition(algorithm, LIMIT, WINDOW_MS)
-    };
-    author.put_limit(&name("l"), definition).await.unwrap();
-    for node in 0..NODES {
-        let handle = store.node(Faults::none());
-        let random = Random::seeded(seed * 100 + node as u64);
-        engines.push((Engine::start(handle.clone(), Config::default(), random).await.unwrap(), handle));
-    }
-    let admitted: Arc<Mutex<Vec<(u64, u64)>>> = Arc::default();
-    let began = store.now();
-    let mut dice = Dice::new(seed);
-    let mut nodes = Vec::new();
-    for (engine, handle) in engines {
-        handle.set_faults(faults.clone());
-        let (store, admitted, seed) =
-            (store.clone(), admitted.clone(), u64::from(dice.below(1_000_000) as u32));
-        nodes.push(tokio::spawn(async move {
-            let mut dice = Dice::new(seed);
-            let dies_at =
-                (dice.below(4) == 0).then(|| began + Duration::from_millis(2_000 + dice.below(3_000)));
-            let cut_off_at =
-                (dice.below(3) == 0).then(|| began + Duration::from_millis(1_500 + dice.below(2_000)));
-            // Idle at first, then all at once, then in bursts.
-            tokio::time::sleep(Duration::from_millis(900 + dice.below(200))).await;
-            while store.now() < began + Duration::from_secs(6) {
-                if dies_at.is_some_and(|at| store.now() >= at) {
-                    handle.kill();
-                    return;
-                }
-                if cut_off_at.is_some_and(|at| store.now() >= at) {
-                    // It doesn't know, and spends what it has, slowly.
-                    handle.set_faults(Faults { lost: 1_000, ..Faults::none() });
-                    let (calls, wanted) = ([call("l", "k", 1)], Wanted::default());
-                    let checking = engine.check_limits(&calls, &wanted);
-                    let before = store.now().as_millis() as u64;
-                    if let Ok(Ok(answered)) = tokio::time::timeout(Duration::from_millis(20), checking).await
-                        && answered.checks[0].source == Source::Local
-                        && answered.allowed
-                    {
-                        admitted.lock().unwrap().push((before, store.now().as_millis() as u64));
-                    }
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                    continue;
-                }
-                for _ in 0..1 + dice.below(30) {
-                    let before = store.now();
-                    let (calls, wanted) = ([call("l", "k", 1)], Wanted::default());
-                    let checking = engine.check_limits(&calls, &wanted);
-                    let Ok(Ok(answered)) = tokio::time::timeout(Duration::from_secs(3), checking).await
-                    else {
-                        break;
-                    };
-                    if answered.allowed && answered.checks[0].source != Source::Fallback {
-                        let times = (before.as_millis() as u64, store.now().as_millis() as u64);
-                        admitted.lock().unwrap().push(times);
-                    }
-                }
-                tokio::time::sleep(Duration::from_millis(1 + dice.below(120))).await;
-            }
-        }));
-    }
-    for node in nodes {
-        node.await.unwrap();
-    }
-    let admitted = admitted.lock().unwrap();
-    let mut windows = BTreeMap::new();
-    // What was asked for and answered in one window surely belongs to it.
-    for (before, after) in admitted.iter().filter(|(before, after)| before / WINDOW_MS == after / WINDOW_MS) {
-        assert!(before <= after);
-        *windows.entry(before / WINDOW_MS).or_insert(0) += 1;
-    }
-    (windows, LIMIT)
-}
-
-#[tokio::test(start_paused = true)]
-async fn leases_never_admit_more_than_the_limit_with_lost_answers_and_nodes_that_die() {
-    let faults = Faults { answer_lost: 100, lost: 60, late: 30, late_ms: (50, 600), ..Faults::none() };
-    let mut busiest = 0;
-    for seed in 1..=12 {
-        let (windows, limit) = leased_world(seed, Algorithm::FixedWindow, faults.clone()).await;
-        for (window, admitted) in &windows {
-            assert!(*admitted <= limit, "{admitted} of {limit} in window {window}, seed {seed}: {windows:?}");
-        }
-        busiest = busiest.max(windows.values().copied().max().unwrap_or_default());
-    }
-    assert!(busiest > 200, "a limit that nobody comes near proves nothing: {busiest}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_that_is_cut_off_stops_spending_before_its_lease_ends() {
-    let store = Simulated::for_many(1);
-    let handles = [store.node(Faults::none()), store.node(Faults::none())];
-    let start =
-        |index: usize| Engine::start(handles[index].clone(), Config::default(), Random::seeded(index as u64));
-    let (cut_off, other) = (start(0).await.unwrap(), start(1).await.unwrap());
-    let definition = Definition {
-        mechanism: Mechanism::Leased,
-        lease_ttl_ms: Some(400),
-        ..definition(Algorithm::FixedWindow, 1_000, 1_000)
-    };
-    other.put_limit(&name("l"), definition).await.unwrap();
-    // At the begin of a window, so that all of this happens in one.
-    let into = store.now().as_millis() as u64 % 1_000;
-    tokio::time::sleep(Duration::from_millis(1_000 - into)).await;
-    for _ in 0..3 {
-        assert!(check(&cut_off, "l", "k", 1).await.allowed);
-    }
-    assert!(other.usage(&name("l"), "k").await.unwrap().outstanding > 10, "it has a lease");
-    handles[0].set_faults(Faults { lost: 1_000, ..Faults::none() });
-    assert_eq!(check(&cut_off, "l", "k", 1).await.checks[0].source, Source::Local, "it has some left");
-    tokio::time::sleep(Duration::from_millis(400)).await;
-    let late = check(&cut_off, "l", "k", 1).await;
-    assert!(!late.allowed, "the lease is over, and what was left of it may be somebody else's: {late:?}");
-    // What it had counts as spent until the window is over, and is there again in the next.
-    let usage = other.usage(&name("l"), "k").await.unwrap();
-    assert!(usage.outstanding == 0 && usage.used >= 50, "{usage:?}");
-    tokio::time::sleep(Duration::from_millis(1_000)).await;
-    assert_eq!(other.usage(&name("l"), "k").await.unwrap().used, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn sixty_nodes_share_a_leased_limit_fairly() {
-    let store = Simulated::for_many(7);
-    let mut engines = Vec::new();
-    for node in 0..60 {
-        let handle = store.node(Faults::none());
-        engines.push(Engine::start(handle, Config::default(), Random::seeded(node)).await.unwrap());
-    }
-    let definition = Definition {
-        mechanism: Mechanism::Leased,
-        lease_ttl_ms: Some(500),
-        ..definition(Algorithm::TokenBucket, 6_000, 1_000)
-    };
-    engines[0].put_limit(&name("l"), definition).await.unwrap();
-    let began = store.now();
-    // Everybody asks for four times its share.
-    let callers: Vec<_> = engines
-        .into_iter()
-        .map(|engine| {
-            let store = store.clone();
-            tokio::spawn(async move {
-                let mut admitted = 0_u64;
-                while store.now() < began + Duration::from_secs(3) {
-                    for _ in 0..4 {
-                        admitted += u64::from(check(&engine, "l", "k", 1).await.allowed);
-                    }
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-                admitted
-            })
-        })
-        .collect();
-    let mut shares = Vec::new();
-    for caller in callers {
-        shares.push(caller.await.unwrap());
-    }
-    let sum: u64 = shares.iter().sum();
-    assert!(
-        sum <= 6_000 + 3 * 6_000 + 6_000,
-        "a burst and the rate, up to when the last was answered: {sum}"
-    );
-    let mean = sum / 60;
-    let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
-    assert!(*least * 3 >= mean && *most <= mean * 3, "between {least} and {most}, {mean} on average");
-}
-
-#[tokio::test(start_paused = true)]
-async fn holds_over_several_steps_never_admit_more_than_one_step_would() {
-    for seed in 1..=8 {
-        let store = Simulated::for_many(seed);
-        let mut engines = Vec::new();
-        for node in 0..4 {
-            let handle = store.node(Faults::none());
-            let random = Random::seeded(seed * 10 + node);
-            engines.push((Engine::start(handle.clone(), Config::default(), random).await.unwrap(), handle));
-        }
-        let limits = [("a", 30), ("b", 20), ("c", 25)];
-        for (limit, most) in limits {
-            engines[0]
-                .0
-                .put_limit(&name(limit), definition(Algorithm::FixedWindow, most, DAY_MS))
-                .await
-                .unwrap();
-        }
-        let mut callers = Vec::new();
-        for (node, (engine, handle)) in engines.iter().cloned().enumerate() {
-            handle.set_faults(Faults {
-                answer_lost: 60,
-                lost: 60,
-                late: 20,
-                late_ms: (50, 900),
-                ..Faults::none()
-            });
-            callers.push(tokio::spawn(async move {
-                let mut dice = Dice::new(seed * 100 + node as u64);
-                let mut admitted = [0_u64; 3];
-                for _ in 0..25 {
-                    let first = dice.below(3) as usize;
-                    let chosen = [first, (first + 1) % 3];
-                    let calls = chosen.map(|index| call(limits[index].0, "k", 1));
-                    // A definition that was forgotten and can't be read now leaves nothing to say.
-                    let Ok(answered) = engine.check_limits(&calls, &Wanted::default()).await else {
-                        continue;
-                    };
-                    if answered.allowed && answered.checks.iter().all(|check| check.source == Source::Central)
-                    {
-                        chosen.into_iter().for_each(|index| admitted[index] += 1);
-                    }
-                }
-                admitted
-            }));
-        }
-        let mut admitted = [0; 3];
-        for caller in callers {
-            let one = caller.await.unwrap();
-            (0..3).for_each(|index| admitted[index] += one[index]);
-        }
-        engines.iter().for_each(|(_, handle)| handle.set_faults(Faults::none()));
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        for (index, (limit, most)) in limits.into_iter().enumerate() {
-            let usage = engines[0].0.usage(&name(limit), "k").await.unwrap();
-            assert!(admitted[index] <= most, "seed {seed}: {} of {most} at {limit}", admitted[index]);
-            assert!(
-                usage.outstanding == 0 && usage.used >= admitted[index],
-                "seed {seed}: {usage:?}, {admitted:?}"
-            );
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_seldom_used_key_does_not_spend_goes_back_before_it_is_burned() {
-    let store = Simulated::for_many(3);
-    let node = Engine::start(store.node(Faults::none()), Config::default(), Random::seeded(1)).await.unwrap();
-    let definition =
-        Definition { mechanism: Mechanism::Leased, ..definition(Algorithm::FixedWindow, 1_000, DAY_MS) };
-    node.put_limit(&name("l"), definition).await.unwrap();
-    let mut spent = 0;
-    for _ in 0..12 {
-        assert!(check(&node, "l", "k", 1).await.allowed);
-        spent += 1;
-        tokio::time::sleep(Duration::from_secs(10)).await;
-    }
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    let usage = node.usage(&name("l"), "k").await.unwrap();
-    assert_eq!((usage.used, usage.outstanding), (spent, 0), "nothing was burned");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_policy_is_still_known_when_hints_were_lost_before_the_store_went_away() {
-    let store = Simulated::for_many(5);
-    let handle = store.node(Faults::none());
-    let node = Engine::start(handle.clone(), Config::default(), Random::seeded(1)).await.unwrap();
-    let open = Definition { on_failure: Policy::Open, ..definition(Algorithm::FixedWindow, 10, DAY_MS) };
-    node.put_limit(&name("l"), open).await.unwrap();
-    assert!(check(&node, "l", "k", 1).await.allowed);
-    // Every hint gets lost from now on, and the watchers are told so.
-    handle.set_faults(Faults { hints_lost: 1_000, ..Faults::none() });
-    node.put_limit(&name("other"), definition(Algorithm::FixedWindow, 1, DAY_MS)).await.unwrap();
-    handle.set_faults(Faults::none());
-    node.put_limit(&name("another"), definition(Algorithm::FixedWindow, 1, DAY_MS)).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    handle.set_faults(Faults { refused: 1_000, ..Faults::none() });
-    let answered = check(&node, "l", "k", 1).await;
-    assert!(answered.allowed && answered.checks[0].source == Source::Fallback, "{answered:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
