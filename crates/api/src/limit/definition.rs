@@ -53,7 +53,7 @@ words! {
         Open,
         /// Each node has its share of what remained when the store was last heard of.
         Local,
-        /// Each node has its share of what remained in the last snapshot.
+        /// As `local`: there are no snapshots apart from what was last heard.
         Snapshot,
     }
 }

@@ -128,30 +128,17 @@ fn passes(algorithm: Algorithm, capacity: u64, limit: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Purpose;
-    use crate::record::WallTime;
+    use crate::limit::tests::definitions::plain;
 
     fn open(local_cap: Option<u64>) -> Definition {
         Definition {
             algorithm: Algorithm::TokenBucket,
-            limit: 100,
-            window_ms: 60_000,
             burst: Some(20),
-            staggered: true,
-            calendar: None,
             mechanism: Mechanism::Leased,
             on_failure: Policy::Open,
-            purpose: Some(Purpose::Abuse),
-            lease_size: None,
-            lease_ttl_ms: None,
-            reclaim: Reclaim::Burn,
             local_cap,
             expected_nodes: Some(3),
-            keys_max: 1,
-            audit: false,
-            dry_run: false,
-            changed_at: WallTime::default(),
-            overrides: Vec::new(),
+            ..plain(100, 60_000)
         }
     }
 

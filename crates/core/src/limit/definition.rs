@@ -1,7 +1,7 @@
 //! A limit's definition.
 //!
 //! Layout, version 1: algorithm, limit, window, burst (0 for none), calendar (0 none, 1 day, 2 month) with its time zone, flags
-//! (staggered, audit, dry run, optimistic), mechanism, policy, purpose (0 for none), lease size (0 adapts), lease time
+//! (staggered 1, dry run 4, optimistic 8), mechanism, policy, purpose (0 for none), lease size (0 adapts), lease time
 //! to live (0 default), local cap (0 for none), expected nodes (0 unknown), most keys, changed at, then how many overrides, each key
 //! and limit.
 
@@ -48,8 +48,6 @@ pub struct Definition {
     pub expected_nodes: Option<u64>,
     /// How many keys have a meter of their own; the others share one.
     pub keys_max: u64,
-    /// Whether every decision is logged.
-    pub audit: bool,
     /// Whether it only counts, and refuses nobody.
     pub dry_run: bool,
     /// When it was put; for display.
@@ -116,7 +114,7 @@ names! {
         Open = 3 "open",
         /// Each node has its share of what remained when the store was last heard of.
         Local = 4 "local",
-        /// Each node has its share of what remained in the last snapshot.
+        /// As `local`: there are no snapshots apart from what was last heard.
         Snapshot = 5 "snapshot",
     }
 }
@@ -149,7 +147,6 @@ impl Purpose {
 
 const VERSION: u8 = 1;
 const STAGGERED: u8 = 1;
-const AUDIT: u8 = 2;
 const DRY_RUN: u8 = 4;
 const OPTIMISTIC: u8 = 8;
 
@@ -184,7 +181,6 @@ impl Definition {
     pub fn encode(&self) -> Bytes {
         let flag = |flag: u8, is_set: bool| if is_set { flag } else { 0 };
         let flags = flag(STAGGERED, self.staggered)
-            | flag(AUDIT, self.audit)
             | flag(DRY_RUN, self.dry_run)
             | flag(OPTIMISTIC, self.reclaim == Reclaim::Drop);
         let (unit, zone) = match &self.calendar {
@@ -252,7 +248,6 @@ impl Definition {
             local_cap: some(from.number()?),
             expected_nodes: some(from.number()?),
             keys_max: from.number()?,
-            audit: flags & AUDIT != 0,
             dry_run: flags & DRY_RUN != 0,
             changed_at: from.time()?,
             overrides: Vec::new(),

@@ -29,7 +29,6 @@ pub fn definition(algorithm: Algorithm, limit: u64, window_ms: u64) -> Definitio
         local_cap: None,
         expected_nodes: None,
         keys_max: 1_000_000,
-        audit: false,
         dry_run: false,
         changed_at: WallTime::default(),
         overrides: Vec::new(),

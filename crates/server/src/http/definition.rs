@@ -42,7 +42,6 @@ pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
         local_cap: said.local_cap,
         expected_nodes: said.expected_nodes,
         keys_max: said.max_keys.unwrap_or(KEYS_MAX_DEFAULT),
-        audit: false,
         dry_run: said.dry_run,
         changed_at: WallTime::default(),
         overrides,

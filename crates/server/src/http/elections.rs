@@ -6,13 +6,12 @@ use super::election::no_leader;
 use super::exchange::Exchange;
 use super::input::{self, Parameters};
 use super::openapi::{CandidatesParameters, ListParameters, NameParameter, NamespaceParameter};
-use super::views::{CURSOR_BYTES_MAX, LIST_LIMIT_DEFAULT};
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use baton_api::ErrorBody;
 use baton_api::election::{Candidate, ElectionList, ElectionStatus, ElectionSummary};
-use baton_api::{ErrorBody, limits};
 use baton_core::lock::{Family, LockName};
 use hyper::StatusCode;
 use std::sync::Arc;
@@ -36,7 +35,7 @@ async fn looked_at(exchange: &Exchange) -> Result<Response, Problem> {
     let name = input::name(&exchange.uri, "name")?;
     let parameters = Parameters::read(&exchange.uri, &["namespace", "limit", "cursor"])?;
     let election = LockName::election(parameters.namespace()?, &name);
-    let (limit, cursor) = page(&parameters)?;
+    let (limit, cursor) = parameters.page()?;
     let _place = exchange.enter(Class::Work)?;
     let engine = &exchange.server.engine;
     let state = engine.lock_state(&election).await?;
@@ -84,7 +83,7 @@ pub async fn list(State(server): State<Arc<Shared>>, request: Request) -> Respon
 async fn listed(exchange: &Exchange) -> Result<Response, Problem> {
     let parameters = Parameters::read(&exchange.uri, &["namespace", "prefix", "limit", "cursor"])?;
     let (namespace, prefix) = (parameters.namespace()?, parameters.prefix()?);
-    let (limit, cursor) = page(&parameters)?;
+    let (limit, cursor) = parameters.page()?;
     let _place = exchange.enter(Class::Work)?;
     let page = exchange.server.engine.list_locks(Family::Election, namespace, prefix, limit, cursor).await?;
     let summary = |election: baton_engine::lock::Summary| ElectionSummary {
@@ -96,13 +95,4 @@ async fn listed(exchange: &Exchange) -> Result<Response, Problem> {
     };
     let elections = page.locks.into_iter().map(summary).collect();
     Ok(json(StatusCode::OK, &ElectionList { elections, next_cursor: page.next_cursor }))
-}
-
-fn page<'a>(parameters: &'a Parameters<'_>) -> Result<(usize, Option<&'a str>), Problem> {
-    let limit = parameters.number("limit", LIST_LIMIT_DEFAULT, limits::LIST_LIMIT)? as usize;
-    let cursor = parameters.get("cursor");
-    if let Some(cursor) = cursor {
-        limits::check_text("cursor", cursor, 1..=CURSOR_BYTES_MAX)?;
-    }
-    Ok((limit, cursor))
 }

@@ -6,14 +6,13 @@ use super::calls::anybody;
 use super::exchange::Exchange;
 use super::input::Parameters;
 use super::openapi::{ListParameters, NamespaceParameter, ResourceParameter};
-use super::views::{CURSOR_BYTES_MAX, LIST_LIMIT_DEFAULT};
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use baton_api::fence::{CheckRequest, CheckResponse, FenceList, FenceStatus, ForgetRequest, ForgetResponse};
-use baton_api::limits::{self, BODY_BYTES_MAX};
+use baton_api::limits::BODY_BYTES_MAX;
 use baton_api::{ErrorBody, ErrorCode};
 use baton_engine::fence::{CheckCall, FenceError, FenceState};
 use hyper::StatusCode;
@@ -89,11 +88,7 @@ pub async fn list(State(server): State<Arc<Shared>>, request: Request) -> Respon
 async fn listed(exchange: &Exchange) -> Result<Response, Problem> {
     let parameters = Parameters::read(&exchange.uri, &["namespace", "prefix", "limit", "cursor"])?;
     let (namespace, prefix) = (parameters.namespace()?, parameters.prefix()?);
-    let limit = parameters.number("limit", LIST_LIMIT_DEFAULT, limits::LIST_LIMIT)? as usize;
-    let cursor = parameters.get("cursor");
-    if let Some(cursor) = cursor {
-        limits::check_text("cursor", cursor, 1..=CURSOR_BYTES_MAX)?;
-    }
+    let (limit, cursor) = parameters.page()?;
     let _place = exchange.enter(Class::Work)?;
     let page = exchange.server.engine.list_fences(namespace, prefix, limit, cursor).await?;
     let fences = page.fences.into_iter().map(shown).collect();

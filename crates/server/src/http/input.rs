@@ -19,6 +19,10 @@ pub(crate) const NAMESPACE_DEFAULT: &str = "default";
 /// Of a body that is too long, this much more than is allowed is read and dropped, so that the client gets to see the
 /// answer.
 const DISCARD_BYTES_MAX: u64 = 1024 * 1024;
+/// Entries on a page of a list, if nothing is said.
+const LIST_LIMIT_DEFAULT: u64 = 100;
+/// Bytes of a cursor; the real ones are shorter.
+const CURSOR_BYTES_MAX: usize = 4096;
 /// What a message may quote of a request.
 const QUOTE_CHARS_MAX: usize = 200;
 
@@ -74,6 +78,16 @@ impl<'a> Parameters<'a> {
         let prefix = self.get("prefix").unwrap_or_default();
         limits::check_text("prefix", prefix, 0..=*limits::KEY_BYTES.end())?;
         Ok(prefix)
+    }
+
+    /// How many of a list, and from where on.
+    pub(crate) fn page(&self) -> Result<(usize, Option<&str>), Problem> {
+        let limit = self.number("limit", LIST_LIMIT_DEFAULT, limits::LIST_LIMIT)? as usize;
+        let cursor = self.get("cursor");
+        if let Some(cursor) = cursor {
+            limits::check_text("cursor", cursor, 1..=CURSOR_BYTES_MAX)?;
+        }
+        Ok((limit, cursor))
     }
 
     pub(crate) fn number(

@@ -8,7 +8,6 @@ use super::input::Parameters;
 use super::openapi::{
     KeyQueryParameter, ListParameters, NameParameter, NamespaceParameter, OptionalKeyParameter,
 };
-use super::views::{CURSOR_BYTES_MAX, LIST_LIMIT_DEFAULT};
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::body::Body;
@@ -122,11 +121,7 @@ pub async fn list(State(server): State<Arc<Shared>>, request: Request) -> Respon
 async fn listed(exchange: &Exchange) -> Result<Response, Problem> {
     let parameters = Parameters::read(&exchange.uri, &["namespace", "prefix", "limit", "cursor"])?;
     let (namespace, prefix) = (parameters.namespace()?, parameters.prefix()?);
-    let limit = parameters.number("limit", LIST_LIMIT_DEFAULT, limits::LIST_LIMIT)? as usize;
-    let cursor = parameters.get("cursor");
-    if let Some(cursor) = cursor {
-        limits::check_text("cursor", cursor, 1..=CURSOR_BYTES_MAX)?;
-    }
+    let (limit, cursor) = parameters.page()?;
     let _place = exchange.enter(Class::Work)?;
     let page = exchange.server.engine.list_limits(namespace, prefix, limit, cursor).await?;
     let limits = page.limits.iter().map(shown).collect();

@@ -10,7 +10,6 @@ use crate::gate::Class;
 use crate::metrics::Route;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use baton_api::limits;
 use baton_api::lock::{
     LockHistory, LockHolder, LockList, LockQueue, LockStatus, LockSummary, Metadata, NotLocked, Waiting,
 };
@@ -19,11 +18,6 @@ use baton_core::lock::{Family, LockName, Mode};
 use baton_engine::lock::{HolderState, LockState};
 use hyper::StatusCode;
 use std::sync::Arc;
-
-/// Locks on a page, unless asked otherwise.
-pub(super) const LIST_LIMIT_DEFAULT: u64 = 100;
-/// Bytes of a cursor; the real ones are shorter.
-pub(super) const CURSOR_BYTES_MAX: usize = 4096;
 
 /// Who holds a lock.
 #[utoipa::path(
@@ -102,11 +96,7 @@ pub async fn list(State(server): State<Arc<Shared>>, request: Request) -> Respon
 async fn listed(exchange: &Exchange) -> Result<Response, Problem> {
     let parameters = Parameters::read(&exchange.uri, &["namespace", "prefix", "limit", "cursor"])?;
     let (namespace, prefix) = (parameters.namespace()?, parameters.prefix()?);
-    let limit = parameters.number("limit", LIST_LIMIT_DEFAULT, limits::LIST_LIMIT)? as usize;
-    let cursor = parameters.get("cursor");
-    if let Some(cursor) = cursor {
-        limits::check_text("cursor", cursor, 1..=CURSOR_BYTES_MAX)?;
-    }
+    let (limit, cursor) = parameters.page()?;
     let _place = exchange.enter(Class::Work)?;
     let page = exchange.server.engine.list_locks(Family::Lock, namespace, prefix, limit, cursor).await?;
     let summary = |lock: baton_engine::lock::Summary| LockSummary {

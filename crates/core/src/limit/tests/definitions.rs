@@ -14,7 +14,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-pub(super) fn plain(limit: u64, window_ms: u64) -> Definition {
+pub(crate) fn plain(limit: u64, window_ms: u64) -> Definition {
     Definition {
         algorithm: Algorithm::FixedWindow,
         limit,
@@ -31,7 +31,6 @@ pub(super) fn plain(limit: u64, window_ms: u64) -> Definition {
         local_cap: None,
         expected_nodes: None,
         keys_max: 1,
-        audit: false,
         dry_run: false,
         changed_at: WallTime(0),
         overrides: Vec::new(),
@@ -46,7 +45,7 @@ prop_compose! {
     fn definition()(
         algorithm in prop::sample::select(Algorithm::ALL.to_vec()),
         numbers: [u64; 8],
-        flags: [bool; 4],
+        flags: [bool; 3],
         calendar in prop::option::of(("[A-Za-z/]{0,20}", any::<bool>())),
         mechanism in prop::sample::select(Mechanism::ALL.to_vec()),
         on_failure in prop::sample::select(Policy::ALL.to_vec()),
@@ -71,8 +70,7 @@ prop_compose! {
             local_cap: some(local_cap),
             expected_nodes: some(expected_nodes),
             keys_max,
-            audit: flags[2],
-            dry_run: flags[3],
+            dry_run: flags[2],
             changed_at: WallTime(limit ^ window_ms),
             overrides: overrides.into_iter().map(|(key, limit)| Override { key, limit }).collect(),
         }

@@ -1,4 +1,4 @@
 mod calendars;
-mod definitions;
+pub(crate) mod definitions;
 mod leases;
 mod receipts;

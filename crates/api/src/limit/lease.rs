@@ -1,0 +1,164 @@
+//! Leases of a part of a limit, and places in flight.
+
+use crate::error::ErrorBody;
+use crate::limits;
+use serde::{Deserialize, Serialize};
+
+/// `GET /v1/limits/{name}/leases`
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseList {
+    /// What is outstanding.
+    pub leases: Vec<LeaseStatus>,
+    /// Whether there is more than is shown.
+    pub more: bool,
+}
+
+/// Something outstanding.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseStatus {
+    /// Of which key.
+    pub key: String,
+    /// Its id.
+    pub lease_id: String,
+    /// Who holds it.
+    pub holder: String,
+    /// `lease`, `hold` or `place`.
+    pub kind: String,
+    /// How much is left of it, as of its holder's last word.
+    pub amount: u64,
+    /// How much of it was spent, as of its holder's last word.
+    pub spent: u64,
+    /// When it ends if its holder says nothing.
+    pub expires_in_millis: u64,
+}
+
+/// `POST /v1/limits/{name}/lease`
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LeaseRequest {
+    /// Of which key.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 512))]
+    pub key: String,
+    /// Who holds it: shown in lists.
+    #[cfg_attr(
+        feature = "openapi",
+        schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_.:-]*[A-Za-z0-9]$")
+    )]
+    pub node_id: String,
+    /// The lease, as its holder calls it: one for each key, never used for another.
+    #[cfg_attr(
+        feature = "openapi",
+        schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_.:-]*[A-Za-z0-9]$")
+    )]
+    pub lease_id: String,
+    /// Grows with every message about this lease, so that one which comes twice or late changes nothing. A place in flight has 1 from
+    /// its check.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 9_007_199_254_740_990_u64))]
+    pub sequence: u64,
+    /// How much more is wanted; 0 to give back or to keep.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1_000_000_000))]
+    pub want: u64,
+    /// All that was ever spent of it.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 4_503_599_627_370_496_u64))]
+    pub spent: u64,
+    /// What the holder keeps, the rest it had goes back; all it has if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 4_503_599_627_370_496_u64))]
+    pub kept: Option<u64>,
+    /// By which version of the definition the holder counts. If it is another one now, nothing is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 9_007_199_254_740_991_u64))]
+    pub version: Option<u64>,
+    /// How long the holder takes what it has to live, from now. It lives at least so long, also if the definition has changed: the
+    /// answer may get lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 3_600_000))]
+    pub ttl_millis: Option<u64>,
+}
+
+impl LeaseRequest {
+    /// Whether every field is within its limits.
+    pub fn check(&self) -> Result<(), ErrorBody> {
+        let exact = 0..=1_u64 << 52;
+        limits::check_text("key", &self.key, limits::KEY_BYTES)?;
+        limits::check_lease_id("nodeId", &self.node_id)?;
+        limits::check_lease_id("leaseId", &self.lease_id)?;
+        limits::check_number("sequence", self.sequence, 1..=(1 << 53) - 2)?;
+        limits::check_number("want", self.want, limits::COST)?;
+        limits::check_number("spent", self.spent, exact.clone())?;
+        limits::check_number("kept", self.kept.unwrap_or_default(), exact)?;
+        limits::check_number("version", self.version.unwrap_or_default(), 0..=(1 << 53) - 1)?;
+        limits::check_number(
+            "ttlMillis",
+            self.ttl_millis.unwrap_or_default(),
+            0..=*limits::LEASE_TTL_MILLIS.end(),
+        )
+    }
+}
+
+/// What the lease has now.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseResponse {
+    /// As its holder calls it.
+    pub lease_id: String,
+    /// All that may be spent of it; 0 if there is nothing to be had.
+    pub granted: u64,
+    /// How long it lives from when the message arrived; 0 if this limit isn't leased: then ask for every check.
+    pub ttl_millis: u64,
+    /// How much a lease should have; follow what you spend if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// How much the key may use at once.
+    pub limit: u64,
+    /// What is left at the store.
+    pub remaining: u64,
+    /// In how many milliseconds all of it is available again.
+    pub reset_millis: u64,
+    /// After how many milliseconds there is something to be had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_millis: Option<u64>,
+    /// Of the definition.
+    pub version: u64,
+}
+
+/// `POST /v1/limits/{name}/lease/return`
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReturnLeaseRequest {
+    /// Of which key.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 512))]
+    pub key: String,
+    /// The lease, or the place in flight.
+    #[cfg_attr(
+        feature = "openapi",
+        schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_.:-]*[A-Za-z0-9]$")
+    )]
+    pub lease_id: String,
+}
+
+impl ReturnLeaseRequest {
+    /// Whether every field is within its limits.
+    pub fn check(&self) -> Result<(), ErrorBody> {
+        limits::check_text("key", &self.key, limits::KEY_BYTES)?;
+        limits::check_lease_id("leaseId", &self.lease_id)
+    }
+}
+
+/// It is given back.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ReturnLeaseResponse {
+    /// Always `RETURNED`.
+    pub status: String,
+}
