@@ -11,6 +11,7 @@ help: ## this list
 run: ## build and start the server on 127.0.0.1:7117, data in ./baton-data
 	cargo run --release $(LOCKED) -- serve
 
+test: export TMPDIR := $(shell scripts/test-directory)
 test: ## everything that must hold: check, tests (on every store), README, OpenAPI, simulation
 	scripts/install-test-tools
 	$(MAKE) --no-print-directory check
