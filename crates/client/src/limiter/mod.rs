@@ -1,21 +1,33 @@
 //! Leased limits, decided in the caller's own process (M2).
 //!
 //! A part of a key's limit is debited at the store before it is spent here, so no crash of this process admits too much. While there is
-//! something in a key's purse a check is a lock on a shard of a map; more is asked for beside the checks, before it runs
+//! something in a key's purse a check is one compare-and-swap; more is asked for beside the checks, before it runs
 //! dry. A key that comes once, a limit that isn't leased, and whoever finds the purse empty ask the server.
 //!
 //! # Layout
 //! - this file: the limiter
+//! - `key`: what keys are, and how they are recognized
+//! - `table`: where a key's till is found without a lock
 //! - `purses`: what is held for each key, and what to do next
+//! - `clock`: a time that is cheap to read, and never behind
 
+mod clock;
+mod key;
 mod purses;
+mod table;
+#[cfg(test)]
+mod tests;
 
-use crate::clock::Moment;
+pub use key::LimitKey;
+
 use crate::error::Error;
 use crate::limit::{Allowed, Checked, Limit, Refused};
 use baton_api::limit::{LeaseRequest, LeaseResponse};
 use baton_api::limits;
 use baton_core::limit::purse::Message;
+use baton_core::limit::till::Taken;
+use clock::Clock;
+use key::{Plain, Sought};
 use purses::{Next, Purses};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -47,7 +59,7 @@ struct Inner {
     /// What this process is called in lists of leases.
     owner: String,
     purses: Purses,
-    began: Moment,
+    clock: Clock,
 }
 
 impl std::fmt::Debug for Limiter {
@@ -60,18 +72,41 @@ impl Limiter {
     pub(crate) fn new(limit: Limit) -> Self {
         let owner = format!("sdk.{}", crate::random::request_id().replace('-', ""));
         let owner: String = owner.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
-        Self(Arc::new(Inner { limit, owner, purses: Purses::default(), began: Moment::now() }))
+        Self(Arc::new(Inner { limit, owner, purses: Purses::default(), clock: Clock::default() }))
     }
 
     /// Decides without waiting: `Some(true)` if it was spent here, `Some(false)` if the store has just said no. `None` says that
     /// somebody has to be asked: then call [`check`](Self::check).
     ///
-    /// Within a Tokio runtime more is asked for in the background when little is left.
-    pub fn check_now(&self, key: &str, cost: u64) -> Option<bool> {
-        match self.0.purses.next(key, cost, self.0.now_ms(), false) {
+    /// A key is a text, or a `u64`, which the server knows by its decimal digits. Within a Tokio runtime more is asked
+    /// for in the background when little is left.
+    #[inline]
+    pub fn check_now(&self, key: impl LimitKey, cost: u64) -> Option<bool> {
+        let key = key.plain();
+        let sought = self.0.purses.seek(key);
+        if self.take(key, &sought, cost) { Some(true) } else { self.look_now(key, &sought, cost) }
+    }
+
+    /// Spends what is in the key's purse, if that is all there is to do.
+    #[inline]
+    fn take(&self, key: Plain<'_>, sought: &Sought, cost: u64) -> bool {
+        match self.0.purses.take(sought, cost, self.0.clock.not_before_ms()) {
+            Taken::Yes => true,
+            Taken::Last => {
+                self.ask_for_more(key, sought);
+                true
+            }
+            Taken::Look | Taken::Another => false,
+        }
+    }
+
+    /// When it isn't just a matter of spending.
+    #[cold]
+    fn look_now(&self, key: Plain<'_>, sought: &Sought, cost: u64) -> Option<bool> {
+        match self.0.purses.next(key, sought, cost, self.0.clock.now_ms(), false) {
             Next::Spent { ask } => {
                 if let Some(message) = ask {
-                    self.ask_beside(key, message);
+                    self.ask_beside(key, sought, message);
                 }
                 Some(true)
             }
@@ -79,42 +114,52 @@ impl Limiter {
             Next::Ask | Next::Wait(_) => None,
             Next::Renew(message) => {
                 // Nobody waits for it here: the next one finds what it brings.
-                self.ask_beside(key, message);
+                self.ask_beside(key, sought, message);
                 None
             }
         }
     }
 
     /// Whether a key may go on, and counts it. A cost of 0 looks, at the server.
-    pub async fn check(&self, key: &str, cost: u64) -> Result<Checked, Error> {
-        limits::check_text("key", key, limits::KEY_BYTES).map_err(Error::refused)?;
+    pub async fn check(&self, key: impl LimitKey, cost: u64) -> Result<Checked, Error> {
+        self.check_plain(key.plain(), cost).await
+    }
+
+    async fn check_plain(&self, key: Plain<'_>, cost: u64) -> Result<Checked, Error> {
+        if let Plain::Text(text) = key {
+            limits::check_text("key", text, limits::KEY_BYTES).map_err(Error::refused)?;
+        }
         limits::check_number("cost", cost, limits::COST).map_err(Error::refused)?;
+        let inner = &self.0;
+        let sought = inner.purses.seek(key);
+        if cost > 0 && self.take(key, &sought, cost) {
+            return Ok(self.spent(&sought, "local"));
+        }
         let mut renewed = false;
         for _ in 0..if cost == 0 { 0 } else { WAITS_MAX } {
-            match self.0.purses.next(key, cost, self.0.now_ms(), renewed) {
+            match inner.purses.next(key, &sought, cost, inner.clock.now_ms(), renewed) {
                 Next::Spent { ask } => {
                     if let Some(message) = ask {
-                        self.ask_beside(key, message);
+                        self.ask_beside(key, &sought, message);
                     }
-                    let (limit, remaining, reset_ms) = self.0.purses.seen(key, self.0.now_ms());
-                    let source = if renewed { "renewed" } else { "local" };
-                    return Ok(Checked::Allowed(Allowed::plain(limit, remaining, reset_ms, source)));
+                    return Ok(self.spent(&sought, if renewed { "renewed" } else { "local" }));
                 }
                 Next::Refused { retry_after_ms } => {
-                    let (limit, _, reset_ms) = self.0.purses.seen(key, self.0.now_ms());
-                    let name = self.0.limit.name();
-                    return Ok(Checked::Refused(Refused::local(name, key, limit, reset_ms, retry_after_ms)));
+                    let (limit, _, reset_ms) = inner.purses.seen(&sought, inner.clock.now_ms());
+                    let refused =
+                        Refused::local(inner.limit.name(), &key.text(), limit, reset_ms, retry_after_ms);
+                    return Ok(Checked::Refused(refused));
                 }
                 Next::Ask => break,
                 Next::Wait(answered) => {
-                    if tokio::time::timeout(self.0.limit.call_timeout(), answered).await.is_err() {
+                    if tokio::time::timeout(inner.limit.call_timeout(), answered).await.is_err() {
                         break;
                     }
                     renewed = true;
                 }
                 Next::Renew(message) => {
                     // As a task, so that a caller that goes away doesn't leave others waiting.
-                    let asking = tokio::spawn(self.0.clone().ask(key.to_owned(), message));
+                    let asking = tokio::spawn(inner.clone().ask(key.text().into_owned(), sought, message));
                     if !matches!(asking.await, Ok(true)) {
                         break;
                     }
@@ -123,11 +168,16 @@ impl Limiter {
             }
         }
         self.look_after_idle();
-        let checked = self.0.limit.check(key).cost(cost).await?;
+        let checked = inner.limit.check(key.text()).cost(cost).await?;
         if let Checked::Refused(refused) = &checked {
-            self.0.purses.note_refusal(key, cost, refused.retry_after, self.0.now_ms());
+            inner.purses.note_refusal(&sought, cost, refused.retry_after, inner.clock.now_ms());
         }
         Ok(checked)
+    }
+
+    fn spent(&self, sought: &Sought, source: &str) -> Checked {
+        let (limit, remaining, reset_ms) = self.0.purses.seen(sought, self.0.clock.not_before_ms());
+        Checked::Allowed(Allowed::plain(limit, remaining, reset_ms, source))
     }
 
     /// Gives everything back. Without it, what is left counts as spent when the leases end.
@@ -135,11 +185,18 @@ impl Limiter {
         self.0.give_back(true).await;
     }
 
-    fn ask_beside(&self, key: &str, message: Message) {
+    #[cold]
+    fn ask_for_more(&self, key: Plain<'_>, sought: &Sought) {
+        if let Some(message) = self.0.purses.low(sought, self.0.clock.now_ms()) {
+            self.ask_beside(key, sought, message);
+        }
+    }
+
+    fn ask_beside(&self, key: Plain<'_>, sought: &Sought, message: Message) {
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(self.0.clone().ask(key.to_owned(), message))),
+            Ok(runtime) => drop(runtime.spawn(self.0.clone().ask(key.text().into_owned(), *sought, message))),
             // Without a runtime nobody can ask: whoever comes next through `check` does.
-            Err(_) => self.0.purses.unheard(key, &message, self.0.now_ms()),
+            Err(_) => self.0.purses.unheard(sought, &message, self.0.clock.now_ms()),
         }
     }
 
@@ -160,16 +217,11 @@ async fn look(inner: Weak<Inner>) {
 }
 
 impl Inner {
-    fn now_ms(&self) -> u64 {
-        // From 1 on: 0 is when nothing has happened yet.
-        Moment::now().since(self.began).as_millis() as u64 + 1
-    }
-
     /// Says to the server what became of a lease, and hears what it has now. Whether there was an answer.
-    async fn ask(self: Arc<Self>, key: String, message: Message) -> bool {
-        let (lease_id, version) = self.purses.lease_of(&key);
+    async fn ask(self: Arc<Self>, key: String, sought: Sought, message: Message) -> bool {
+        let (lease_id, version) = self.purses.lease_of(&sought);
         let request = LeaseRequest {
-            key: key.clone(),
+            key,
             node_id: self.owner.clone(),
             lease_id: format!("{}.{lease_id}", self.owner),
             sequence: message.sequence,
@@ -180,23 +232,23 @@ impl Inner {
             ttl_millis: version.map(|_| message.ttl_ms),
         };
         let answer: Result<LeaseResponse, Error> = self.limit.lease(&request).await;
-        let now_ms = self.now_ms();
+        let now_ms = self.clock.now_ms();
         match answer {
-            Ok(lent) => self.purses.heard(&key, &message, &lent, now_ms),
+            Ok(lent) => self.purses.heard(&sought, &message, &lent, now_ms),
             Err(_) => {
-                self.purses.unheard(&key, &message, now_ms);
+                self.purses.unheard(&sought, &message, now_ms);
                 false
             }
         }
     }
 
     async fn give_back(self: &Arc<Self>, all: bool) {
-        let mut leaving = self.purses.leaving(all, self.now_ms()).into_iter();
+        let mut leaving = self.purses.leaving(all, self.clock.now_ms()).into_iter();
         loop {
             let tasks: Vec<_> = leaving
                 .by_ref()
                 .take(GIVEN_BACK_AT_ONCE)
-                .map(|(key, message)| tokio::spawn(self.clone().ask(key, message)))
+                .map(|(key, sought, message)| tokio::spawn(self.clone().ask(key, sought, message)))
                 .collect();
             if tasks.is_empty() {
                 return;

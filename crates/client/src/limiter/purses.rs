@@ -1,18 +1,16 @@
 //! What is held for each key, and what to do next.
 
+use super::key::{Plain, Salt, Sought, text_in};
+use super::table::{Found, Table};
 use baton_api::limit::LeaseResponse;
 use baton_core::limit::purse::{Message, Purse, Spent, Terms};
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use baton_core::limit::till::{Taken, Till};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
-const SHARDS: usize = 64;
-/// Keys with a purse, over all shards. Beyond it those that come new ask the server.
-const PURSES_MAX: usize = 100_000;
 /// How long a refusal by the store is taken to stand.
 const REFUSED_MS_MAX: u64 = 100;
 /// How long a limit that isn't leased is asked for every check before leases are tried again.
@@ -21,25 +19,48 @@ const UNLEASED_MS: u64 = 5_000;
 const TTL_MS: u64 = 10_000;
 
 /// All purses.
+#[derive(Default)]
 pub(super) struct Purses {
-    shards: Vec<Mutex<HashMap<Box<str>, Held>>>,
-    hasher: RandomState,
-    next_lease: AtomicU64,
+    salt: Salt,
+    table: Table<Held>,
+    next_lease: AtomicU32,
     is_looked_after: AtomicBool,
     /// Until when the limit is taken not to be leased.
     unleased_until_ms: AtomicU64,
+    /// What the server said last: mostly it says the same of all keys, and they share it.
+    said: Mutex<Option<Arc<Said>>>,
 }
 
+/// What is held for a key beside its till. A process may have a million of them, so what is seldom needed is elsewhere.
+#[derive(Default)]
 struct Held {
     purse: Purse,
-    lease: u64,
-    terms: Terms,
-    version: Option<u64>,
-    answered: Arc<Notify>,
-    limit: u64,
+    /// One key has no two with the same number within a lease's life.
+    lease: u32,
+    /// When somebody last looked at it, in seconds: whoever only spends doesn't.
+    used_s: u32,
+    /// Nothing before the first answer.
+    said: Option<Arc<Said>>,
+    rare: Option<Box<Rare>>,
     remaining: u64,
     reset_at_ms: u64,
-    used_ms: u64,
+}
+
+/// What the server said of a key's limit.
+#[derive(PartialEq, Eq)]
+struct Said {
+    terms: Terms,
+    version: u64,
+    limit: u64,
+}
+
+/// What most keys don't have.
+#[derive(Default)]
+struct Rare {
+    /// Of a key too long for its slot.
+    text: Option<Box<str>>,
+    /// Who waits for an answer.
+    answered: Option<Arc<Notify>>,
     refused: Option<Refused>,
 }
 
@@ -64,147 +85,198 @@ pub(super) enum Next {
     Renew(Message),
 }
 
-impl Default for Purses {
-    fn default() -> Self {
-        Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
-            next_lease: AtomicU64::new(1),
-            is_looked_after: AtomicBool::new(false),
-            unleased_until_ms: AtomicU64::new(0),
-        }
-    }
-}
-
 impl Purses {
-    fn shard(&self, key: &str) -> MutexGuard<'_, HashMap<Box<str>, Held>> {
-        let shard = self.hasher.hash_one(key) as usize % SHARDS;
-        self.shards[shard].lock().expect("no panic while held")
+    #[inline]
+    pub fn seek(&self, key: Plain<'_>) -> Sought {
+        self.salt.seek(key)
+    }
+
+    /// Spends what is there, if nothing else has to be done first. [`Taken::Last`] is spent too: then [`low`](Self::low) says what
+    /// to do.
+    #[inline]
+    pub fn take(&self, sought: &Sought, cost: u64, not_before_ms: u64) -> Taken {
+        self.table.take(sought, cost, not_before_ms).unwrap_or(Taken::Look)
+    }
+
+    /// Little is left: what has to be said, if nobody says it already.
+    pub fn low(&self, sought: &Sought, now_ms: u64) -> Option<Message> {
+        let Found { slot, mut cold } = self.table.find(sought)?;
+        cold.used_s = seconds(now_ms);
+        let terms = cold.terms();
+        (!cold.purse.is_asking()).then(|| cold.purse.ask(&slot.till, 0, now_ms, &terms))
     }
 
     pub fn is_first_look(&self) -> bool {
         !self.is_looked_after.swap(true, Ordering::Relaxed)
     }
 
-    pub fn next(&self, key: &str, cost: u64, now_ms: u64, renewed: bool) -> Next {
-        let mut shard = self.shard(key);
-        let Some(held) = shard.get_mut(key) else {
+    pub fn next(&self, key: Plain<'_>, sought: &Sought, cost: u64, now_ms: u64, renewed: bool) -> Next {
+        let unleased_until_ms = self.unleased_until_ms.load(Ordering::Relaxed);
+        let Some(Found { slot, mut cold }) = self.table.find(sought) else {
             // A key that comes once needs no purse.
-            let is_leased = now_ms >= self.unleased_until_ms.load(Ordering::Relaxed);
-            if is_leased && shard.len() < PURSES_MAX / SHARDS {
+            if now_ms >= unleased_until_ms {
                 let lease = self.next_lease.fetch_add(1, Ordering::Relaxed);
-                shard.insert(key.into(), Held::new(lease, now_ms));
+                self.table.insert(sought, Held::new(key, sought, lease, now_ms));
             }
             return Next::Ask;
         };
-        held.used_ms = now_ms;
-        match held.purse.spend(cost, now_ms, &held.terms) {
+        let held = &mut *cold;
+        held.used_s = seconds(now_ms);
+        let terms = held.terms();
+        match held.purse.spend(&slot.till, cost, now_ms) {
             Spent::Yes { ask: false, .. } => Next::Spent { ask: None },
-            Spent::Yes { ask: true, .. } => Next::Spent { ask: Some(held.purse.ask(0, now_ms, &held.terms)) },
-            Spent::No => held.short(cost, now_ms, renewed, self.unleased_until_ms.load(Ordering::Relaxed)),
+            Spent::Yes { ask: true, .. } => {
+                Next::Spent { ask: Some(held.purse.ask(&slot.till, 0, now_ms, &terms)) }
+            }
+            Spent::No => held.short(&slot.till, cost, now_ms, renewed || now_ms < unleased_until_ms),
         }
     }
 
     /// What is known of a key: its limit, what is left, and in how many milliseconds all is back.
-    pub fn seen(&self, key: &str, now_ms: u64) -> (u64, u64, u64) {
-        self.shard(key).get(key).map_or((0, 0, 0), |held| {
-            let remaining = (held.remaining + held.purse.balance(now_ms)).min(held.limit);
-            (held.limit, remaining, held.reset_at_ms.saturating_sub(now_ms))
+    pub fn seen(&self, sought: &Sought, now_ms: u64) -> (u64, u64, u64) {
+        self.table.find(sought).map_or((0, 0, 0), |Found { slot, cold }| {
+            let limit = cold.said.as_ref().map_or(0, |said| said.limit);
+            let remaining = (cold.remaining + cold.purse.balance(&slot.till, now_ms)).min(limit);
+            (limit, remaining, cold.reset_at_ms.saturating_sub(now_ms))
         })
     }
 
     /// The lease of a key, and the version it counts by.
-    pub fn lease_of(&self, key: &str) -> (u64, Option<u64>) {
-        self.shard(key).get(key).map_or((0, None), |held| (held.lease, held.version))
+    pub fn lease_of(&self, sought: &Sought) -> (u32, Option<u64>) {
+        self.table
+            .find(sought)
+            .map_or((0, None), |Found { cold, .. }| (cold.lease, cold.said.as_ref().map(|said| said.version)))
     }
 
     /// An answer. Whether there is something to spend now, or may be.
-    pub fn heard(&self, key: &str, message: &Message, lent: &LeaseResponse, now_ms: u64) -> bool {
-        let mut shard = self.shard(key);
-        let Some(held) = shard.get_mut(key) else { return false };
+    pub fn heard(&self, sought: &Sought, message: &Message, lent: &LeaseResponse, now_ms: u64) -> bool {
         if lent.ttl_millis == 0 {
             self.unleased_until_ms.store(now_ms + UNLEASED_MS, Ordering::Relaxed);
         }
+        let said = self.said(Said {
+            terms: Terms { ttl_ms: lent.ttl_millis.max(1), size: lent.size },
+            version: lent.version,
+            limit: lent.limit,
+        });
+        let Some(Found { slot, mut cold }) = self.table.find(sought) else { return false };
         // A life that is shorter than was asked for counts from the same moment.
-        held.purse.heard_for(message.sequence, lent.granted, lent.ttl_millis);
-        held.terms = Terms { ttl_ms: lent.ttl_millis.max(1), size: lent.size };
-        held.version = Some(lent.version);
-        (held.limit, held.remaining) = (lent.limit, lent.remaining);
-        held.reset_at_ms = now_ms + lent.reset_millis;
-        held.answered.notify_waiters();
+        cold.purse.heard_for(&slot.till, message.sequence, lent.granted, &said.terms);
+        cold.said = Some(said);
+        cold.remaining = lent.remaining;
+        cold.reset_at_ms = now_ms + lent.reset_millis;
+        cold.tell(now_ms);
         lent.granted > 0
     }
 
-    pub fn unheard(&self, key: &str, message: &Message, now_ms: u64) {
-        if let Some(held) = self.shard(key).get_mut(key) {
-            held.purse.unheard(message.sequence, now_ms);
-            held.answered.notify_waiters();
+    /// The same thing once for all keys that it was said of.
+    fn said(&self, said: Said) -> Arc<Said> {
+        let mut last = self.said.lock().expect("no panic while held");
+        match &*last {
+            Some(last) if **last == said => last.clone(),
+            _ => last.insert(Arc::new(said)).clone(),
+        }
+    }
+
+    pub fn unheard(&self, sought: &Sought, message: &Message, now_ms: u64) {
+        if let Some(Found { slot, mut cold }) = self.table.find(sought) {
+            let terms = cold.terms();
+            cold.purse.unheard(&slot.till, message.sequence, now_ms, &terms);
+            cold.tell(now_ms);
         }
     }
 
     /// The store said no to a check of this key: for a moment that stands for all.
-    pub fn note_refusal(&self, key: &str, cost: u64, retry_after: Option<Duration>, now_ms: u64) {
-        if let Some(held) = self.shard(key).get_mut(key) {
+    pub fn note_refusal(&self, sought: &Sought, cost: u64, retry_after: Option<Duration>, now_ms: u64) {
+        if let Some(mut found) = self.table.find(sought) {
             let retry_ms = retry_after.map(|retry| u64::try_from(retry.as_millis()).unwrap_or(u64::MAX));
             let until_ms = now_ms + retry_ms.unwrap_or(REFUSED_MS_MAX).min(REFUSED_MS_MAX);
             let retry_at_ms = retry_ms.map(|retry_ms| now_ms.saturating_add(retry_ms));
-            held.refused = Some(Refused { cost, until_ms, retry_at_ms });
+            found.cold.rare().refused = Some(Refused { cost, until_ms, retry_at_ms });
         }
     }
 
     /// What goes back now: what is idle, or all. Forgets keys that nobody came back to.
-    pub fn leaving(&self, all: bool, now_ms: u64) -> Vec<(String, Message)> {
+    pub fn leaving(&self, all: bool, now_ms: u64) -> Vec<(String, Sought, Message)> {
+        self.table.forget(now_ms, |held| held.may_be_forgotten(now_ms));
         let mut leaving = Vec::new();
-        for shard in &self.shards {
-            let mut shard = shard.lock().expect("no panic while held");
-            shard.retain(|_, held| {
-                let is_used = now_ms < held.used_ms.saturating_add(2 * held.terms.ttl_ms);
-                held.purse.is_asking() || now_ms < held.purse.closes_ms() || is_used
-            });
-            for (key, held) in shard.iter_mut() {
-                if held.purse.balance(now_ms) == 0 || held.purse.is_asking() {
-                    continue;
-                }
-                if all || held.purse.is_idle(now_ms) {
-                    leaving.push((key.to_string(), held.purse.give_back(false, now_ms, &held.terms)));
-                } else if held.purse.is_due(now_ms) {
-                    leaving.push((key.to_string(), held.purse.trim(now_ms, &held.terms)));
-                }
+        self.table.each(|slot, cold| {
+            if !all && slot.till.is_quiet(now_ms) {
+                return;
             }
-        }
+            let mut cold = cold.lock().expect("no panic while held");
+            let held = &mut *cold;
+            if held.purse.balance(&slot.till, now_ms) == 0 || held.purse.is_asking() {
+                return;
+            }
+            let words = slot.words();
+            let text = held.rare.as_ref().and_then(|rare| rare.text.as_deref().map(str::to_owned));
+            let Some(text) = text.or_else(|| text_in(&words)) else { return };
+            let terms = held.terms();
+            let message = if all || held.purse.is_idle(&slot.till, now_ms) {
+                held.purse.give_back(&slot.till, false, now_ms, &terms)
+            } else if held.purse.is_due(now_ms) {
+                held.purse.trim(&slot.till, now_ms, &terms)
+            } else {
+                return;
+            };
+            leaving.push((text, self.salt.again(words), message));
+        });
         leaving
     }
 }
 
+fn seconds(now_ms: u64) -> u32 {
+    u32::try_from(now_ms / 1_000).unwrap_or(u32::MAX)
+}
+
 impl Held {
-    fn new(lease: u64, now_ms: u64) -> Self {
-        Self {
-            purse: Purse::default(),
-            lease,
-            terms: Terms { ttl_ms: TTL_MS, size: None },
-            version: None,
-            answered: Arc::default(),
-            limit: 0,
-            remaining: 0,
-            reset_at_ms: 0,
-            used_ms: now_ms,
-            refused: None,
+    fn new(key: Plain<'_>, sought: &Sought, lease: u32, now_ms: u64) -> Self {
+        let mut held = Self { lease, used_s: seconds(now_ms), ..Self::default() };
+        if text_in(&sought.words).is_none() {
+            held.rare().text = Some(key.text().into());
+        }
+        held
+    }
+
+    fn terms(&self) -> Terms {
+        self.said.as_ref().map_or(Terms { ttl_ms: TTL_MS, size: None }, |said| said.terms)
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    fn may_be_forgotten(&self, now_ms: u64) -> bool {
+        let used_ms = u64::from(self.used_s) * 1_000;
+        let is_used = now_ms < used_ms.saturating_add(2 * self.terms().ttl_ms.max(1_000));
+        !self.purse.is_asking() && now_ms >= self.purse.closes_ms() && !is_used
+    }
+
+    /// Whoever waits hears that there was an answer, or none. What isn't needed any more goes.
+    fn tell(&mut self, now_ms: u64) {
+        if let Some(rare) = &mut self.rare {
+            if let Some(answered) = rare.answered.take() {
+                answered.notify_waiters();
+            }
+            rare.refused.take_if(|refused| now_ms >= refused.until_ms);
+            self.rare.take_if(|rare| rare.text.is_none() && rare.refused.is_none());
         }
     }
 
     /// There isn't enough.
-    fn short(&mut self, cost: u64, now_ms: u64, renewed: bool, unleased_until_ms: u64) -> Next {
+    fn short(&mut self, till: &Till, cost: u64, now_ms: u64, only_asks: bool) -> Next {
         let stands = |refused: &Refused| now_ms < refused.until_ms && refused.cost <= cost;
-        if let Some(refused) = self.refused.filter(stands) {
+        if let Some(refused) = self.rare.as_ref().and_then(|rare| rare.refused).filter(stands) {
             let retry_after_ms = refused.retry_at_ms.map(|at_ms| at_ms.saturating_sub(now_ms).max(1));
             return Next::Refused { retry_after_ms };
         }
-        if renewed || now_ms < unleased_until_ms {
+        if only_asks {
             return Next::Ask;
         }
         if self.purse.is_asking() {
-            return Next::Wait(self.answered.clone().notified_owned());
+            return Next::Wait(self.rare().answered.get_or_insert_default().clone().notified_owned());
         }
-        Next::Renew(self.purse.ask(cost, now_ms, &self.terms))
+        let terms = self.terms();
+        Next::Renew(self.purse.ask(till, cost, now_ms, &terms))
     }
 }

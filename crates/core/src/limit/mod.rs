@@ -9,7 +9,7 @@
 //! - [`change`]: putting and removing one
 //! - [`calendar`]: days and months in a time zone
 //! - [`rule`]: from a definition and a key to the rule of its meter
-//! - [`purse`]: a lease, from its holder's side
+//! - [`purse`]: a lease, from its holder's side; [`till`]: what of it many threads spend from
 //! - [`receipt`]: what a check is given back with
 //! - [`mod@bound`]: how much more than the limit may pass, at worst
 
@@ -20,6 +20,7 @@ pub mod definition;
 pub mod purse;
 pub mod receipt;
 pub mod rule;
+pub mod till;
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,13 @@
 //! What is said is (sequence, all that was spent, what is kept): the highest sequence wins at the store, so a message that comes
 //! twice or late changes nothing. What is not kept is taken out of the purse before the message leaves. An answer counts
 //! only if it is to the last message.
+//!
+//! What may be spent is in a [`Till`], which threads spend from beside each other. All the rest is the purse's: it is one holder's at a
+//! time, and every one of its methods is given the till it belongs to. A message's numbers come from one look at the
+//! till: what was spent and what is kept always make up what was given, whoever spends meanwhile.
+
+use super::till::{BALANCE_MAX, Taken, Till};
+use alloc::boxed::Box;
 
 /// How a lease behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,21 +30,20 @@ const SIZE_FIRST: u64 = 100;
 /// Over how long what is spent is averaged, about.
 const MEMORY_MS: u64 = 60_000;
 
-/// What a holder has.
+/// What a holder knows of a lease, beside what is in its till.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Purse {
-    /// What may be spent. Below zero if more was spent than the store knew of as given: then it waits for the next grant.
-    balance: i64,
-    /// All that was ever put in, less what was given back: what was spent is this less the balance.
+    /// All that was ever put in, less what was given back: what was spent is this less the till's balance.
     given: i64,
     sequence: u64,
     /// From when on nothing is spent.
     closes_ms: u64,
     /// From when on more is asked for, whatever is left.
     renew_ms: u64,
-    asked: Option<Asked>,
+    /// Only while a message is under way: a process may have a million purses.
+    asked: Option<Box<Asked>>,
     /// What was spent recently, in units of 1/1024 a millisecond: a slowly forgetting mean.
-    rate: u64,
+    rate: u32,
     is_rated: bool,
     rated_ms: u64,
     rated_spent: u64,
@@ -45,7 +51,6 @@ pub struct Purse {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Asked {
-    sequence: u64,
     kept: i64,
     sent_ms: u64,
     ttl_ms: u64,
@@ -83,31 +88,39 @@ pub enum Spent {
 impl Purse {
     /// Spends, if it is there and the purse is open.
     #[inline]
-    pub fn spend(&mut self, cost: u64, now_ms: u64, terms: &Terms) -> Spent {
+    pub fn spend(&self, till: &Till, cost: u64, now_ms: u64) -> Spent {
+        match till.take(cost, now_ms, || true) {
+            Taken::Yes => Spent::Yes { ask: false, sequence: self.sequence },
+            Taken::Last => Spent::Yes { ask: self.asked.is_none(), sequence: self.sequence },
+            // It is time for a message: that doesn't keep anybody from spending what is there.
+            Taken::Look | Taken::Another => self.spend_due(till, cost, now_ms),
+        }
+    }
+
+    fn spend_due(&self, till: &Till, cost: u64, now_ms: u64) -> Spent {
         let cost = i64::try_from(cost).unwrap_or(i64::MAX);
-        if cost > self.balance || now_ms >= self.closes_ms {
+        if now_ms >= self.closes_ms {
             return Spent::No;
         }
-        self.balance -= cost;
-        let ask = self.asked.is_none() && (now_ms >= self.renew_ms || self.is_low(terms));
-        Spent::Yes { ask, sequence: self.sequence }
+        let (before, _) = till.change(|balance| if cost <= balance { balance - cost } else { balance });
+        match cost <= before {
+            true => Spent::Yes { ask: self.asked.is_none(), sequence: self.sequence },
+            false => Spent::No,
+        }
     }
 
     /// Puts back what was spent and not used after all, if the purse is still open and the store hasn't been told that it was
     /// spent: then it is counted there, and isn't this holder's any more.
-    pub fn unspend(&mut self, cost: u64, sequence: u64, now_ms: u64) {
+    pub fn unspend(&self, till: &Till, cost: u64, sequence: u64, now_ms: u64) {
         if now_ms < self.closes_ms && sequence == self.sequence {
-            self.balance = self.balance.saturating_add(i64::try_from(cost).unwrap_or_default());
+            let cost = i64::try_from(cost).unwrap_or_default();
+            till.change(|balance| balance.saturating_add(cost));
         }
     }
 
-    fn is_low(&self, terms: &Terms) -> bool {
-        self.balance < i64::try_from(self.size(terms) / 4).unwrap_or(i64::MAX)
-    }
-
     /// What may be spent now.
-    pub fn balance(&self, now_ms: u64) -> u64 {
-        if now_ms >= self.closes_ms { 0 } else { u64::try_from(self.balance).unwrap_or_default() }
+    pub fn balance(&self, till: &Till, now_ms: u64) -> u64 {
+        if now_ms >= self.closes_ms { 0 } else { u64::try_from(till.balance()).unwrap_or_default() }
     }
 
     /// Until when it may be spent.
@@ -125,98 +138,118 @@ impl Purse {
         terms.size.unwrap_or_else(|| match self.is_rated {
             false => SIZE_FIRST,
             // What is spent in a lease's life.
-            true => (self.rate.saturating_mul(terms.ttl_ms) / 1024).clamp(SIZE_MIN, SIZE_MAX),
+            true => (u64::from(self.rate).saturating_mul(terms.ttl_ms) / 1024).clamp(SIZE_MIN, SIZE_MAX),
         })
     }
 
-    fn spent(&self) -> u64 {
-        u64::try_from(self.given - self.balance).unwrap_or_default()
+    fn spent(&self, balance: i64) -> u64 {
+        u64::try_from(self.given - balance).unwrap_or_default()
     }
 
     /// Asks for at least `cost`: what to say now.
-    pub fn ask(&mut self, cost: u64, now_ms: u64, terms: &Terms) -> Message {
-        self.forget_if_closed(now_ms);
-        self.rate(now_ms);
-        let kept = self.balance.max(0);
+    pub fn ask(&mut self, till: &Till, cost: u64, now_ms: u64, terms: &Terms) -> Message {
+        self.forget_if_closed(till, now_ms);
+        let balance = till.balance();
+        self.rate(balance, now_ms);
         let size = self.size(terms).max(cost);
-        let want = size.saturating_sub(u64::try_from(kept).unwrap_or_default());
-        self.message(kept, want, now_ms, terms)
+        let want = size.saturating_sub(u64::try_from(balance).unwrap_or_default());
+        self.message(till, balance, want, now_ms, terms)
     }
 
     /// Gives everything back, and asks for as much anew if it goes on under another definition.
-    pub fn give_back(&mut self, goes_on: bool, now_ms: u64, terms: &Terms) -> Message {
-        self.forget_if_closed(now_ms);
+    pub fn give_back(&mut self, till: &Till, goes_on: bool, now_ms: u64, terms: &Terms) -> Message {
+        self.forget_if_closed(till, now_ms);
         let want = if goes_on { self.size(terms) } else { 0 };
-        self.given -= self.balance.max(0);
-        self.balance = self.balance.min(0);
-        self.message(0, want, now_ms, terms)
+        let balance = self.keep(till, 0);
+        self.message(till, balance, want, now_ms, terms)
     }
 
     /// Keeps what it needs by what was spent lately, and gives the rest back: for one that is used too seldom to be renewed by
     /// whoever spends, and would be burned.
-    pub fn trim(&mut self, now_ms: u64, terms: &Terms) -> Message {
-        self.forget_if_closed(now_ms);
-        self.rate(now_ms);
-        let kept = self.balance.clamp(0, i64::try_from(self.size(terms)).unwrap_or(i64::MAX));
-        self.given -= self.balance.max(0) - kept;
-        self.balance -= self.balance.max(0) - kept;
-        self.message(kept, 0, now_ms, terms)
+    pub fn trim(&mut self, till: &Till, now_ms: u64, terms: &Terms) -> Message {
+        self.forget_if_closed(till, now_ms);
+        self.rate(till.balance(), now_ms);
+        let balance = self.keep(till, i64::try_from(self.size(terms)).unwrap_or(i64::MAX));
+        self.message(till, balance, 0, now_ms, terms)
     }
 
     /// What is left when the purse closes is burned at the store: it is not the holder's any more.
-    fn forget_if_closed(&mut self, now_ms: u64) {
-        if now_ms >= self.closes_ms && self.balance > 0 {
-            self.given -= self.balance;
-            self.balance = 0;
+    fn forget_if_closed(&mut self, till: &Till, now_ms: u64) {
+        if now_ms >= self.closes_ms {
+            self.keep(till, 0);
         }
     }
 
-    fn message(&mut self, kept: i64, want: u64, now_ms: u64, terms: &Terms) -> Message {
+    /// Takes everything above `most` out of the till. The balance then.
+    fn keep(&mut self, till: &Till, most: i64) -> i64 {
+        let (before, after) = till.change(|balance| balance.min(most));
+        self.given -= before - after;
+        after
+    }
+
+    /// `balance` was the till's at one moment: all of it is kept.
+    fn message(&mut self, till: &Till, balance: i64, want: u64, now_ms: u64, terms: &Terms) -> Message {
         let ttl_ms = terms.ttl_ms;
         self.sequence += 1;
-        self.asked = Some(Asked { sequence: self.sequence, kept, sent_ms: now_ms, ttl_ms });
+        self.asked = Some(Box::new(Asked { kept: balance.max(0), sent_ms: now_ms, ttl_ms }));
         // A lease that is to live shorter than before does so from when the store hears of it, whether or not this holder hears
         // back.
         self.closes_ms = self.closes_ms.min(now_ms + open_ms(ttl_ms));
-        let kept = u64::try_from(kept).unwrap_or_default();
-        Message { sequence: self.sequence, spent: self.spent(), kept, want, ttl_ms }
+        self.set_marks(till, terms);
+        let kept = u64::try_from(balance).unwrap_or_default();
+        Message { sequence: self.sequence, spent: self.spent(balance), kept, want, ttl_ms }
     }
 
     /// The answer: what the store's row has now. Whether it was to the last message.
-    pub fn heard(&mut self, sequence: u64, amount: u64) -> bool {
-        let Some(asked) = self.asked.take_if(|asked| asked.sequence == sequence) else { return false };
-        let more = i64::try_from(amount).unwrap_or(i64::MAX) - asked.kept;
-        self.balance += more;
-        self.given += more;
+    pub fn heard(&mut self, till: &Till, sequence: u64, amount: u64, terms: &Terms) -> bool {
+        let Some(asked) = self.asked.take_if(|_| sequence == self.sequence) else { return false };
+        let more = i64::try_from(amount).unwrap_or(i64::MAX).min(BALANCE_MAX) - asked.kept;
+        // What a till can't hold counts as not given.
+        let (before, after) = till.change(|balance| balance.saturating_add(more));
+        self.given += after - before;
         let ttl_ms = asked.ttl_ms;
         self.closes_ms = asked.sent_ms + open_ms(ttl_ms);
         // Between a third and a half of its life, a different moment for each message.
         let spread_ms = ttl_ms / 6;
         let part = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
         self.renew_ms = asked.sent_ms + ttl_ms / 3 + spread_ms * part / 1024;
+        self.set_marks(till, terms);
         true
     }
 
     /// The same, from a lender that may let it live shorter than was asked for: the store's row does, from the same moment.
-    pub fn heard_for(&mut self, sequence: u64, amount: u64, ttl_ms: u64) -> bool {
+    pub fn heard_for(&mut self, till: &Till, sequence: u64, amount: u64, terms: &Terms) -> bool {
         if let Some(asked) = &mut self.asked
-            && asked.sequence == sequence
+            && sequence == self.sequence
         {
-            asked.ttl_ms = asked.ttl_ms.min(ttl_ms);
+            asked.ttl_ms = asked.ttl_ms.min(terms.ttl_ms);
         }
-        self.heard(sequence, amount)
+        self.heard(till, sequence, amount, terms)
     }
 
     /// There was no answer: it may have arrived or not. What is known stays as it is, and may be asked again.
-    pub fn unheard(&mut self, sequence: u64, now_ms: u64) {
-        if self.asked.take_if(|asked| asked.sequence == sequence).is_some() {
+    pub fn unheard(&mut self, till: &Till, sequence: u64, now_ms: u64, terms: &Terms) {
+        if self.asked.take_if(|_| sequence == self.sequence).is_some() {
             // Not at once again: a store that is gone is asked by others too.
             self.renew_ms = self.renew_ms.max(now_ms + RETRY_MS);
+            self.set_marks(till, terms);
         }
     }
 
-    fn rate(&mut self, now_ms: u64) {
-        let spent = self.spent();
+    /// Says to the till when this purse has to be looked at.
+    fn set_marks(&self, till: &Till, terms: &Terms) {
+        match self.is_asking() {
+            // Whatever is to be said is being said.
+            true => till.set_marks(self.closes_ms, i64::MIN),
+            false => {
+                let low = i64::try_from(self.size(terms) / 4).unwrap_or(i64::MAX);
+                till.set_marks(self.closes_ms.min(self.renew_ms), low);
+            }
+        }
+    }
+
+    fn rate(&mut self, balance: i64, now_ms: u64) {
+        let spent = self.spent(balance);
         let recent = spent.saturating_sub(self.rated_spent).saturating_mul(1024);
         let elapsed_ms = now_ms.saturating_sub(self.rated_ms);
         let Some(recent) = recent.checked_div(elapsed_ms) else { return };
@@ -226,15 +259,15 @@ impl Purse {
             self.is_rated = true;
             let before = u128::from(self.rate) * u128::from(MEMORY_MS - weight);
             let after = u128::from(recent) * u128::from(weight);
-            self.rate = u64::try_from((before + after) / u128::from(MEMORY_MS)).unwrap_or(u64::MAX);
+            self.rate = u32::try_from((before + after) / u128::from(MEMORY_MS)).unwrap_or(u32::MAX);
         }
         self.rated_ms = now_ms.max(1);
         self.rated_spent = spent;
     }
 
     /// Whether nothing was spent since the last message, and it is time for the next: then it should be given back.
-    pub fn is_idle(&self, now_ms: u64) -> bool {
-        self.is_due(now_ms) && self.spent() == self.rated_spent
+    pub fn is_idle(&self, till: &Till, now_ms: u64) -> bool {
+        self.is_due(now_ms) && self.spent(till.balance()) == self.rated_spent
     }
 
     /// Whether it is time for a message, and nobody has sent one.

@@ -10,6 +10,7 @@ use super::definitions::Current;
 use crate::engine::Node;
 use crate::metrics::Metrics;
 use baton_core::limit::purse::{Message, Purse, Spent, Terms};
+use baton_core::limit::till::Till;
 use baton_core::limit::{Definition, Mechanism, meter_key};
 use baton_core::meter::{Algorithm, Claim, RowClaim, RowKind, Take};
 use baton_core::{Key, Name, Revision};
@@ -58,6 +59,7 @@ pub(super) struct Ticket {
 }
 
 struct Held {
+    till: Till,
     purse: Purse,
     /// No other purse has had it, also not of the same key.
     number: u64,
@@ -187,6 +189,7 @@ impl Node {
             // A key that comes once needs no purse.
             if shard.len() < PURSES_MAX / SHARDS {
                 let held = Held {
+                    till: Till::default(),
                     purse: Purse::default(),
                     number: self.attachment(),
                     limit: call.limit.clone(),
@@ -208,15 +211,15 @@ impl Node {
         if held.version != current.defined.version && !held.purse.is_asking() {
             // What was given by another definition goes back, for as much by this one.
             (held.version, held.terms, held.refused) = (current.defined.version, terms, None);
-            return Step::Renew(held.purse.give_back(true, now_ms, &terms));
+            return Step::Renew(held.purse.give_back(&held.till, true, now_ms, &terms));
         }
-        match held.purse.spend(call.cost, now_ms, &held.terms) {
+        match held.purse.spend(&held.till, call.cost, now_ms) {
             Spent::Yes { ask, sequence } => {
                 if ask {
-                    let message = held.purse.ask(0, now_ms, &held.terms);
+                    let message = held.purse.ask(&held.till, 0, now_ms, &held.terms);
                     tokio::spawn(self.clone().renew(place.clone(), message));
                 }
-                let remaining = held.store.remaining + held.purse.balance(now_ms);
+                let remaining = held.store.remaining + held.purse.balance(&held.till, now_ms);
                 let ticket = Ticket { purse: held.number, sequence };
                 Step::Done(Local::Spent { remaining, reset_ms, renewed, ticket })
             }
@@ -229,7 +232,7 @@ impl Node {
                     }
                     None if renewed => Step::Done(Local::Ask),
                     None if held.purse.is_asking() => Step::Wait(held.answered.clone().notified_owned()),
-                    None => Step::Renew(held.purse.ask(call.cost, now_ms, &held.terms)),
+                    None => Step::Renew(held.purse.ask(&held.till, call.cost, now_ms, &held.terms)),
                 }
             }
         }
@@ -251,7 +254,7 @@ impl Node {
         if let Some(held) = self.purses.shard(place).get_mut(place)
             && held.number == ticket.purse
         {
-            held.purse.unspend(cost, ticket.sequence, now_ms);
+            held.purse.unspend(&held.till, cost, ticket.sequence, now_ms);
         }
     }
 
@@ -301,12 +304,12 @@ impl Node {
                         let reset_at_ms = now_ms + meter.reset_ms(rule);
                         held.store = Seen { remaining: meter.remaining(rule), reset_at_ms };
                     }
-                    held.purse.heard(message.sequence, amount);
+                    held.purse.heard(&held.till, message.sequence, amount, &held.terms);
                     self.metrics.lease_size.observe(amount as f64);
                     if amount > message.kept { "granted" } else { "nothing" }
                 }
                 Err(_) => {
-                    held.purse.unheard(message.sequence, now_ms);
+                    held.purse.unheard(&held.till, message.sequence, now_ms, &held.terms);
                     "store_failure"
                 }
             }
@@ -327,14 +330,15 @@ impl Node {
                 held.purse.is_asking() || now_ms < held.purse.closes_ms() || now_ms < kept_ms(held)
             });
             for (place, held) in shard.iter_mut() {
-                let is_open = now_ms < held.purse.closes_ms() && held.purse.balance(now_ms) > 0;
+                let is_open = now_ms < held.purse.closes_ms() && held.purse.balance(&held.till, now_ms) > 0;
                 if !is_open || held.purse.is_asking() {
                     continue;
                 }
-                if all || held.purse.is_idle(now_ms) {
-                    leaving.push((place.clone(), held.purse.give_back(false, now_ms, &held.terms)));
+                if all || held.purse.is_idle(&held.till, now_ms) {
+                    leaving
+                        .push((place.clone(), held.purse.give_back(&held.till, false, now_ms, &held.terms)));
                 } else if held.purse.is_due(now_ms) {
-                    leaving.push((place.clone(), held.purse.trim(now_ms, &held.terms)));
+                    leaving.push((place.clone(), held.purse.trim(&held.till, now_ms, &held.terms)));
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use super::definitions::plain;
 use crate::limit::purse::{Message, Purse, Spent, Terms};
+use crate::limit::till::Till;
 use crate::limit::{Defined, Definition};
 use crate::meter::{Claim, Meter, Reclaim, RowClaim, RowKind, Take, charge};
 use crate::record::{Group, Key, Revision};
@@ -12,11 +13,64 @@ use proptest::prelude::*;
 const TERMS: Terms = Terms { ttl_ms: 400, size: None };
 const WINDOW_MS: u64 = 1_000;
 
+/// A purse with its till, as one holder has them.
+#[derive(Default)]
+struct Holder {
+    purse: Purse,
+    till: Till,
+    terms: Option<Terms>,
+}
+
+impl Holder {
+    fn terms(&self) -> Terms {
+        self.terms.unwrap_or(TERMS)
+    }
+
+    fn spend(&mut self, cost: u64, now_ms: u64) -> Spent {
+        self.purse.spend(&self.till, cost, now_ms)
+    }
+
+    fn unspend(&mut self, cost: u64, sequence: u64, now_ms: u64) {
+        self.purse.unspend(&self.till, cost, sequence, now_ms);
+    }
+
+    fn balance(&self, now_ms: u64) -> u64 {
+        self.purse.balance(&self.till, now_ms)
+    }
+
+    fn ask(&mut self, cost: u64, now_ms: u64, terms: &Terms) -> Message {
+        self.terms = Some(*terms);
+        self.purse.ask(&self.till, cost, now_ms, terms)
+    }
+
+    fn give_back(&mut self, now_ms: u64) -> Message {
+        self.purse.give_back(&self.till, false, now_ms, &self.terms())
+    }
+
+    fn trim(&mut self, now_ms: u64) -> Message {
+        self.purse.trim(&self.till, now_ms, &self.terms())
+    }
+
+    fn heard(&mut self, sequence: u64, amount: u64) -> bool {
+        let terms = self.terms();
+        self.purse.heard(&self.till, sequence, amount, &terms)
+    }
+
+    fn unheard(&mut self, sequence: u64, now_ms: u64) {
+        let terms = self.terms();
+        self.purse.unheard(&self.till, sequence, now_ms, &terms);
+    }
+
+    fn is_idle(&self, now_ms: u64) -> bool {
+        self.purse.is_idle(&self.till, now_ms)
+    }
+}
+
 /// One meter, and holders that talk to it over a bad line.
 struct World {
     now_ms: u64,
     meter: Option<Meter>,
-    purses: Vec<Purse>,
+    purses: Vec<Holder>,
     limit: u64,
     /// What was spent in each window.
     spent: alloc::collections::BTreeMap<u64, u64>,
@@ -34,7 +88,7 @@ enum Line {
 
 impl World {
     fn new(holders: usize, limit: u64) -> Self {
-        let purses = (0..holders).map(|_| Purse::default()).collect();
+        let purses = (0..holders).map(|_| Holder::default()).collect();
         Self { now_ms: 1_000_000, meter: None, purses, limit, spent: Default::default(), late: Vec::new() }
     }
 
@@ -79,7 +133,7 @@ impl World {
     }
 
     fn spend(&mut self, holder: usize, cost: u64, line: Line, terms: &Terms) {
-        match self.purses[holder].spend(cost, self.now_ms, terms) {
+        match self.purses[holder].spend(cost, self.now_ms) {
             Spent::Yes { ask, .. } => {
                 *self.spent.entry(self.now_ms / WINDOW_MS).or_default() += cost;
                 if ask {
@@ -87,7 +141,7 @@ impl World {
                     self.send(holder, message, line);
                 }
             }
-            Spent::No if !self.purses[holder].is_asking() => {
+            Spent::No if !self.purses[holder].purse.is_asking() => {
                 let message = self.purses[holder].ask(cost, self.now_ms, terms);
                 self.send(holder, message, line);
             }
@@ -152,20 +206,20 @@ proptest! {
                         world.spend(holder, cost, line, &terms);
                     }
                 }
-                Step::GiveBack { holder, line } if !world.purses[holder].is_asking() => {
-                    let message = world.purses[holder].give_back(false, world.now_ms, &TERMS);
+                Step::GiveBack { holder, line } if !world.purses[holder].purse.is_asking() => {
+                    let message = world.purses[holder].give_back(world.now_ms);
                     world.send(holder, message, line);
                 }
-                Step::Trim { holder, line } if !world.purses[holder].is_asking() => {
-                    let message = world.purses[holder].trim(world.now_ms, &TERMS);
+                Step::Trim { holder, line } if !world.purses[holder].purse.is_asking() => {
+                    let message = world.purses[holder].trim(world.now_ms);
                     world.send(holder, message, line);
                 }
                 Step::GiveBack { .. } | Step::Trim { .. } => {}
                 Step::Unspend { holder, asks } => {
                     // Spent for a check that didn't pass after all, perhaps after it was reported.
                     let purse = &mut world.purses[holder];
-                    if let Spent::Yes { sequence, .. } = purse.spend(1, world.now_ms, &TERMS) {
-                        if asks && !world.purses[holder].is_asking() {
+                    if let Spent::Yes { sequence, .. } = purse.spend(1, world.now_ms) {
+                        if asks && !world.purses[holder].purse.is_asking() {
                             let message = world.purses[holder].ask(0, world.now_ms, &TERMS);
                             world.send(holder, message, Line::Good);
                         }
@@ -182,15 +236,15 @@ proptest! {
 }
 
 /// Spends everything there is, and says how much that was.
-fn spend_all(purse: &mut Purse, now_ms: u64) -> u64 {
+fn spend_all(purse: &mut Holder, now_ms: u64) -> u64 {
     let balance = purse.balance(now_ms);
-    (balance > 0).then(|| purse.spend(balance, now_ms, &TERMS));
+    (balance > 0).then(|| purse.spend(balance, now_ms));
     balance
 }
 
 #[test]
 fn a_purse_is_closed_before_the_row_expires_and_a_late_answer_does_not_open_it() {
-    let mut purse = Purse::default();
+    let mut purse = Holder::default();
     let first = purse.ask(1, 0, &TERMS);
     assert_eq!((first.sequence, first.spent, first.kept, first.want, first.ttl_ms), (1, 0, 0, 100, 400));
     assert!(purse.heard(1, 50));
@@ -206,7 +260,7 @@ fn a_purse_is_closed_before_the_row_expires_and_a_late_answer_does_not_open_it()
 
 #[test]
 fn a_shorter_life_holds_from_when_it_was_said() {
-    let mut purse = Purse::default();
+    let mut purse = Holder::default();
     let first = purse.ask(1, 0, &TERMS);
     purse.heard(first.sequence, 50);
     let short = Terms { ttl_ms: 100, size: None };
@@ -217,19 +271,19 @@ fn a_shorter_life_holds_from_when_it_was_said() {
 
 #[test]
 fn what_was_reported_as_spent_is_not_put_back() {
-    let mut purse = Purse::default();
+    let mut purse = Holder::default();
     let first = purse.ask(1, 0, &TERMS);
     purse.heard(first.sequence, 50);
-    let Spent::Yes { sequence, .. } = purse.spend(5, 1, &TERMS) else { panic!("it is there") };
+    let Spent::Yes { sequence, .. } = purse.spend(5, 1) else { panic!("it is there") };
     purse.unspend(5, sequence, 2);
     assert_eq!(purse.balance(2), 50);
-    let Spent::Yes { sequence, .. } = purse.spend(5, 3, &TERMS) else { panic!("it is there") };
+    let Spent::Yes { sequence, .. } = purse.spend(5, 3) else { panic!("it is there") };
     let report = purse.ask(0, 4, &TERMS);
     assert_eq!((report.spent, report.kept), (5, 45));
     purse.unspend(5, sequence, 5);
     assert_eq!(purse.balance(5), 45);
     purse.heard(report.sequence, 45);
-    let returned = purse.give_back(false, 6, &TERMS);
+    let returned = purse.give_back(6);
     assert_eq!((returned.spent, returned.kept, purse.balance(6)), (5, 0, 0), "what goes back was not spent");
     purse.heard(returned.sequence, 0);
     assert_eq!(purse.ask(1, 7, &TERMS).spent, 5);
@@ -237,10 +291,10 @@ fn what_was_reported_as_spent_is_not_put_back() {
 
 #[test]
 fn more_is_asked_for_before_it_runs_dry_and_before_it_ends_and_once() {
-    let mut purse = Purse::default();
+    let mut purse = Holder::default();
     let first = purse.ask(1, 0, &TERMS);
     purse.heard(first.sequence, 100);
-    let asks = |purse: &mut Purse, cost, now_ms| match purse.spend(cost, now_ms, &TERMS) {
+    let asks = |purse: &mut Holder, cost, now_ms| match purse.spend(cost, now_ms) {
         Spent::Yes { ask, .. } => ask,
         Spent::No => panic!("it is there"),
     };
@@ -255,14 +309,14 @@ fn more_is_asked_for_before_it_runs_dry_and_before_it_ends_and_once() {
 
 #[test]
 fn its_size_follows_what_is_spent_within_bounds_and_idle_ones_show() {
-    let mut purse = Purse::default();
+    let mut purse = Holder::default();
     let mut now_ms = 1;
     let mut sizes = Vec::new();
     for spends in [40_u64, 40, 400, 4_000, 40_000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] {
         let message = purse.ask(1, now_ms, &TERMS);
         purse.heard(message.sequence, 50_000);
-        purse.spend(spends, now_ms, &TERMS);
-        sizes.push(purse.size(&TERMS));
+        purse.spend(spends, now_ms);
+        sizes.push(purse.purse.size(&TERMS));
         now_ms += 15_000;
     }
     assert_eq!(sizes[0], 100, "nothing is known yet");
@@ -271,22 +325,22 @@ fn its_size_follows_what_is_spent_within_bounds_and_idle_ones_show() {
     assert!(sizes.last() < sizes.iter().max(), "it forgets: {sizes:?}");
     assert!(purse.is_idle(now_ms));
     let fixed = Terms { size: Some(7), ..TERMS };
-    assert_eq!(purse.size(&fixed), 7);
+    assert_eq!(purse.purse.size(&fixed), 7);
 }
 
 #[test]
 fn one_that_is_used_seldom_keeps_little_and_then_nothing() {
     let terms = Terms { ttl_ms: 10_000, size: None };
-    let mut purse = Purse::default();
+    let mut purse = Holder::default();
     let first = purse.ask(1, 1, &terms);
     purse.heard(first.sequence, 50);
-    purse.spend(1, 2, &terms);
-    assert!(!purse.is_due(3_000) && purse.is_due(5_100) && !purse.is_idle(5_100), "it was used");
-    let trimmed = purse.trim(5_100, &terms);
+    purse.spend(1, 2);
+    assert!(!purse.purse.is_due(3_000) && purse.purse.is_due(5_100) && !purse.is_idle(5_100), "it was used");
+    let trimmed = purse.trim(5_100);
     assert_eq!((trimmed.spent, trimmed.kept, trimmed.want), (1, 10, 0), "the rest goes back");
     purse.heard(trimmed.sequence, 10);
     assert_eq!(purse.balance(5_101), 10);
     assert!(purse.is_idle(10_200), "nobody came");
-    let returned = purse.give_back(false, 10_200, &terms);
+    let returned = purse.give_back(10_200);
     assert_eq!((returned.spent, returned.kept), (1, 0));
 }
