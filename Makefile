@@ -39,4 +39,4 @@ fix: ## format, and apply what clippy can repair by itself
 
 bench: ## measure against etcd, Redis and PostgreSQL in the same run; writes bench/RESULTS.md
 	scripts/install-test-tools
-	cargo run --release $(LOCKED) -p baton-bench
+	cargo run --release $(LOCKED) -p baton-bench --features limitador

@@ -40,6 +40,8 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let done = match &options.role {
         Some(Role::Bare(bare)) => peers::bare::serve(bare),
+        Some(Role::Handler(handler)) => peers::limits::serve(handler),
+        Some(Role::Holder(holder)) => rows::hold(holder),
         None => run(&options),
     };
     match done {

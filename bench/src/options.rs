@@ -2,6 +2,8 @@
 
 use crate::machine::Place;
 use crate::peers::bare::BareOptions;
+use crate::peers::limits::HandlerOptions;
+use crate::rows::HolderOptions;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,6 +39,12 @@ pub enum Role {
     /// The server that P5 is held against
     #[command(hide = true)]
     Bare(BareOptions),
+    /// The server that P8 is held against
+    #[command(hide = true)]
+    Handler(HandlerOptions),
+    /// The process whose memory P12 looks at
+    #[command(hide = true)]
+    Holder(HolderOptions),
 }
 
 /// A row of the targets.
@@ -50,7 +58,12 @@ pub enum RowId {
     P5,
     P6,
     Handover,
+    P7,
+    P8,
+    P9,
+    P10,
     P12,
+    P12Limits,
     P13,
     P14,
     P15,

@@ -37,6 +37,8 @@ pub enum Unit {
     Milliseconds,
     /// A number of things.
     Count,
+    /// A small part of one.
+    Fraction,
 }
 
 /// What a figure should be.
@@ -58,6 +60,7 @@ impl Unit {
             Self::Seconds => format!("{figure:.2} s"),
             Self::Milliseconds => format!("{figure:.2} ms"),
             Self::Count => format!("{figure:.2}"),
+            Self::Fraction => format!("{figure:.4}"),
         }
     }
 }

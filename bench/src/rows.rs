@@ -2,6 +2,7 @@
 
 mod growth;
 mod handover;
+mod limits;
 mod memory;
 mod nodes;
 mod pairs;
@@ -21,6 +22,7 @@ use anyhow::Context;
 use baton_testkit::process::version;
 use baton_testkit::servers::postgres;
 use clap::ValueEnum;
+pub use limits::memory::{HolderOptions, hold};
 use std::path::Path;
 
 /// What every row needs.
@@ -83,7 +85,12 @@ pub async fn measure(options: &Options, place: &Place, binary: &Path) -> anyhow:
             RowId::P5 => redis::measure(b).await,
             RowId::P6 => servers::measure(b).await,
             RowId::Handover => nodes::measure(b).await,
+            RowId::P7 => limits::sdk::measure(b).await,
+            RowId::P8 => limits::http::measure(b).await,
+            RowId::P9 => limits::traffic::measure(b).await,
+            RowId::P10 => limits::outage::measure(b).await,
             RowId::P12 => memory::measure(b).await,
+            RowId::P12Limits => limits::memory::measure(b).await,
             RowId::P13 => growth::measure(b).await,
             RowId::P14 => start::measure(b).await,
             RowId::P15 => renew::measure(b).await,
