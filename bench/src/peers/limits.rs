@@ -166,10 +166,10 @@ fn limitador() -> anyhow::Result<Arc<Decide>> {
     limiter.add_limit(Limit::new(LIMIT, PLENTY, DAY_MS / 1_000, [], [variable]));
     Ok(Arc::new(move |name, key, cost| {
         let context = HashMap::from([("key".to_owned(), key)]).into();
-        let checked =
-            limiter.check_rate_limited_and_update(&Namespace::from(name), &context, cost, true).ok()?;
-        let remaining = checked.counters.iter().filter_map(|counter| counter.remaining()).min();
-        (!checked.limited).then_some(remaining.unwrap_or_default())
+        let checked = limiter.check_rate_limited_and_update(&Namespace::from(name), &context, cost).ok()?;
+        // Without a counter nothing was counted, and the figure would be worth nothing.
+        let remaining = checked.counters.iter().filter_map(|counter| counter.remaining()).min()?;
+        (!checked.limited).then_some(remaining)
     }))
 }
 

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 /// Keys at most. Beyond it those that come new ask the server.
 pub(super) const KEYS_MAX: usize = 1_000_000;
 /// Places in the index, smallest first. When two thirds are taken, the next one is made; those before stay, as readers may be in them.
-const LEVELS: [usize; 4] = [2_048, 32_768, 262_144, KEYS_MAX * 3 / 2];
+const LEVELS: [usize; 4] = [2_048, 32_768, 163_840, KEYS_MAX * 3 / 2];
 /// Slots that are made at once.
 const CHUNK: usize = 1_024;
 /// In place of a key's words: no key ends like this.
@@ -292,6 +292,7 @@ fn remove(index: &[AtomicU64], word: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use baton_core::limit::purse::{Purse, Terms};
 
     fn sought(number: u64) -> Sought {
         // Many begin at the same place, at both ends of the index too.
@@ -334,6 +335,23 @@ mod tests {
         assert!((0..30_000).all(|key| table.find(&spread(key)).is_some_and(|found| *found.cold == key)));
         table.lock().live = KEYS_MAX;
         assert!(!table.insert(&spread(30_000), 0) && table.find(&spread(30_000)).is_none());
+    }
+
+    #[test]
+    fn keys_that_look_alike_in_the_index_have_tills_of_their_own() {
+        let table = Table::<u64>::default();
+        let terms = Terms { ttl_ms: 10_000, size: None };
+        let alike = |word| Sought { words: [word; WORDS], tag: 7 };
+        for (word, amount) in [(1, 50), (2, 60)] {
+            table.insert(&alike(word), word);
+            let (found, mut purse) = (table.find(&alike(word)).expect("it is there"), Purse::default());
+            let message = purse.ask(&found.slot.till, 1, 1, &terms);
+            purse.heard(&found.slot.till, message.sequence, amount, &terms);
+        }
+        assert_eq!(table.take(&alike(2), 60, 2), Some(Taken::Last));
+        assert_eq!(table.take(&alike(2), 1, 2), Some(Taken::Look), "what is left is the other's");
+        assert_eq!(table.take(&alike(1), 50, 2), Some(Taken::Last));
+        assert_eq!(table.take(&alike(3), 1, 2), None);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use super::key::{Plain, Sought};
 use super::purses::{Next, Purses};
 use baton_api::limit::LeaseResponse;
-use baton_core::limit::purse::Message;
-use baton_core::limit::till::Taken;
+use baton_core::limit::purse::{Message, Purse, Terms};
+use baton_core::limit::till::{Taken, Till};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -151,4 +151,33 @@ fn no_key_spends_what_another_was_lent_while_keys_come_and_go() {
         let (lent, spent) = (row.0 + row.1.lent, spent.load(Ordering::SeqCst));
         assert!(spent <= lent, "key {key} spent {spent} of {lent}");
     }
+}
+
+#[test]
+fn what_a_message_says_adds_up_while_others_spend() {
+    let (till, mut purse, terms) =
+        (Till::default(), Purse::default(), Terms { ttl_ms: TTL_MS, size: Some(9) });
+    let (is_over, mut lent) = (AtomicBool::new(false), 0);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS - 1 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    till.take(1, 1, || true);
+                }
+            });
+        }
+        let mut wrong = None;
+        for _ in 0..300_000 {
+            let message = purse.ask(&till, 0, 1, &terms);
+            if message.spent + message.kept != lent {
+                wrong = Some((message, lent));
+                break;
+            }
+            lent += 100;
+            purse.heard(&till, message.sequence, message.kept + 100, &terms);
+        }
+        // Whatever was found, the others end.
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, None, "a message, and all that was lent");
+    });
 }
