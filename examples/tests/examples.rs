@@ -50,6 +50,15 @@ async fn cron_deduplication() {
 }
 
 #[tokio::test]
+async fn limited_api() {
+    let lines = [
+        "each counting for itself, 3 copies served 60 requests of 20",
+        "with a limit, 3 copies served 20 requests of 20",
+    ];
+    shows(env!("CARGO_BIN_EXE_limited-api"), &lines).await;
+}
+
+#[tokio::test]
 async fn a_leader_for_a_scheduler() {
     let lines = [
         "without an election, 3 schedulers dispatched 12 tasks 36 times",

@@ -8,6 +8,7 @@
 //! - [`election`]: the bodies of `/v1/elections`
 //! - [`once`]: the bodies of `/v1/once`
 //! - [`fence`]: the bodies of `/v1/fences`
+//! - [`mod@limit`]: the bodies of `/v1/limits`; [`rate_limit`]: the header fields that say what is left
 //! - [`batch`]: several lock calls in one request, answered as they complete
 //! - [`status`]: the body of `/v1/status`
 
@@ -21,6 +22,7 @@ pub mod limits;
 pub mod lock;
 pub mod mode;
 pub mod once;
+pub mod rate_limit;
 pub mod status;
 
 pub use error::{ErrorBody, ErrorCode};

@@ -35,7 +35,7 @@
 //! - [`fence`]: the check at the resource
 //! - [`limiter`]: leased limits, decided in this process
 //! - [`limit`]: whether a key may go on; `limits`: defining limits and looking at them
-//! - `tower`: routes that only a holder serves; `blocking`: the same without async. Each is a feature, off by default
+//! - `tower`: routes that only a holder serves, or that are limited; `blocking`: the same without async. Each is a feature, off by default
 //! - `host`, `batch`, `lane`, `connection`: one server, the calls collected for it, their requests, one socket
 //! - `clock`, `retry`, `random`, `path`, `address`, `token`, `error`: what these are made of
 

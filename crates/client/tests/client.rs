@@ -21,6 +21,9 @@ mod hold;
 mod layer;
 #[path = "client/limit.rs"]
 mod limit;
+#[cfg(feature = "tower")]
+#[path = "client/limited.rs"]
+mod limited;
 #[path = "client/scripted.rs"]
 mod scripted;
 #[path = "client/share.rs"]

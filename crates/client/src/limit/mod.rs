@@ -131,10 +131,14 @@ impl Limit {
         self.baton.0.call_timeout
     }
 
-    /// Says what became of a lease. What comes twice does no more than once.
-    pub(crate) async fn lease(&self, request: &LeaseRequest) -> Result<LeaseResponse, Error> {
+    /// Says what became of a lease, again until it is answered or `patience` is over. What comes twice does no more than once.
+    pub(crate) async fn lease(
+        &self,
+        request: &LeaseRequest,
+        patience: Duration,
+    ) -> Result<LeaseResponse, Error> {
         request.check().map_err(Error::refused)?;
-        self.post("lease", request, self.deadline()).await
+        self.post("lease", request, Moment::now().after(patience.min(self.call_timeout()))).await
     }
 
     /// When a call that starts now is given up.

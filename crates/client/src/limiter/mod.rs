@@ -24,6 +24,8 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A check that finds its purse empty waits this often for somebody's answer before it asks the server itself.
 const WAITS_MAX: usize = 3;
+/// How long somebody waits for more to spend. A server that can't lend can still decide, and does so by the limit's own policy.
+const LEND_PATIENCE: Duration = Duration::from_millis(500);
 /// Leases given back at once.
 const GIVEN_BACK_AT_ONCE: usize = 32;
 
@@ -61,6 +63,11 @@ impl Limiter {
         let owner = format!("sdk.{}", crate::random::request_id().replace('-', ""));
         let owner: String = owner.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
         Self(Arc::new(Inner { limit, owner, purses: Purses::default(), began: Moment::now() }))
+    }
+
+    /// The limit's name.
+    pub fn name(&self) -> &str {
+        self.0.limit.name()
     }
 
     /// Decides without waiting: `Some(true)` if it was spent here, `Some(false)` if the store has just said no. `None` says that
@@ -114,7 +121,7 @@ impl Limiter {
                 }
                 Next::Renew(message) => {
                     // As a task, so that a caller that goes away doesn't leave others waiting.
-                    let asking = tokio::spawn(self.0.clone().ask(key.to_owned(), message));
+                    let asking = tokio::spawn(self.0.clone().ask(key.to_owned(), message, LEND_PATIENCE));
                     if !matches!(asking.await, Ok(true)) {
                         break;
                     }
@@ -137,7 +144,7 @@ impl Limiter {
 
     fn ask_beside(&self, key: &str, message: Message) {
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(self.0.clone().ask(key.to_owned(), message))),
+            Ok(runtime) => drop(runtime.spawn(self.0.clone().ask(key.to_owned(), message, LEND_PATIENCE))),
             // Without a runtime nobody can ask: whoever comes next through `check` does.
             Err(_) => self.0.purses.unheard(key, &message, self.0.now_ms()),
         }
@@ -166,7 +173,7 @@ impl Inner {
     }
 
     /// Says to the server what became of a lease, and hears what it has now. Whether there was an answer.
-    async fn ask(self: Arc<Self>, key: String, message: Message) -> bool {
+    async fn ask(self: Arc<Self>, key: String, message: Message, patience: Duration) -> bool {
         let (lease_id, version) = self.purses.lease_of(&key);
         let request = LeaseRequest {
             key: key.clone(),
@@ -179,7 +186,7 @@ impl Inner {
             version,
             ttl_millis: version.map(|_| message.ttl_ms),
         };
-        let answer: Result<LeaseResponse, Error> = self.limit.lease(&request).await;
+        let answer: Result<LeaseResponse, Error> = self.limit.lease(&request, patience).await;
         let now_ms = self.now_ms();
         match answer {
             Ok(lent) => self.purses.heard(&key, &message, &lent, now_ms),
@@ -196,7 +203,7 @@ impl Inner {
             let tasks: Vec<_> = leaving
                 .by_ref()
                 .take(GIVEN_BACK_AT_ONCE)
-                .map(|(key, message)| tokio::spawn(self.clone().ask(key, message)))
+                .map(|(key, message)| tokio::spawn(self.clone().ask(key, message, self.limit.call_timeout())))
                 .collect();
             if tasks.is_empty() {
                 return;
