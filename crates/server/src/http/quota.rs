@@ -51,17 +51,23 @@ fn problem(status: StatusCode, body: &LimitExceeded) -> Response {
 
 /// Says what the limits are and what is left of them.
 pub(crate) fn describe(mut response: Response, calls: &[CheckCall], answered: &Answered) -> Response {
-    let (mut policies, mut limits) = (String::new(), String::new());
-    for (index, found) in answered.indices.iter().zip(&answered.checks) {
-        // Writing to a string doesn't fail.
-        member(&mut policies, &mut limits, calls[*index].limit.key(), found).ok();
-    }
-    for (name, text) in [(RATE_LIMIT_POLICY, policies), (RATE_LIMIT, limits)] {
+    let checks = answered.indices.iter().zip(&answered.checks);
+    for (name, text) in fields(checks.map(|(index, found)| (calls[*index].limit.key(), found))) {
         if let Ok(text) = HeaderValue::try_from(text) {
             response.headers_mut().insert(name, text);
         }
     }
     response
+}
+
+/// The fields that say so, of limits by their names.
+pub(crate) fn fields<'a>(found: impl Iterator<Item = (&'a str, &'a Checked)>) -> [(HeaderName, String); 2] {
+    let (mut policies, mut limits) = (String::new(), String::new());
+    for (name, found) in found {
+        // Writing to a string doesn't fail.
+        member(&mut policies, &mut limits, name, found).ok();
+    }
+    [(RATE_LIMIT_POLICY, policies), (RATE_LIMIT, limits)]
 }
 
 fn member(policies: &mut String, limits: &mut String, name: &str, found: &Checked) -> std::fmt::Result {
