@@ -201,7 +201,8 @@ impl Connections {
                 _ = stopping.wait_for(|stopping| *stopping) => None,
             };
             match ended {
-                // hyper has read how HTTP/2 begins, and answered nothing. Boxed, since most connections have no need of the room.
+                // hyper has read how HTTP/2 begins, and answered nothing. That is seen if it came in one piece, and who speaks HTTP/2
+                // sends it so; in two it would be a bad request. Boxed, since most connections have no need of the room.
                 Some(Err(error)) if error.is_parse_version_h2() => {
                     let parts = connection.into_parts();
                     let begun = (parts.io.into_stream(), parts.read_buf);

@@ -312,3 +312,21 @@ async fn without_the_store_the_policy_decides_and_where_none_is_known_it_is_unav
     store.set(Fault::None);
     assert_eq!(codes(&envoy.ask(vec![described(&[("unheard-of", "k")])]).await), [Code::Ok]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_leased_and_what_is_not_are_counted_together_or_not_at_all() {
+    let baton = Baton::start().await;
+    limited(&baton, "edge/leased", 200, json!({ "mechanism": "leased" })).await;
+    limited(&baton, "edge/central", 1_000, json!({})).await;
+    let mut envoy = Envoy::of(baton.address);
+    let mut passed = 0;
+    for _ in 0..300 {
+        let both = vec![described(&[("leased", "k")]), described(&[("central", "k")])];
+        let answer = envoy.ask(both).await;
+        let codes = codes(&answer);
+        assert!(codes == [Code::Ok, Code::Ok] || codes == [Code::OverLimit, Code::Ok], "{answer:?}");
+        passed += u64::from(answer.overall_code == Code::Ok as i32);
+    }
+    assert!((1..=200).contains(&passed), "{passed}");
+    assert_eq!(used(&baton, "edge/central", "k").await, passed);
+}

@@ -161,6 +161,39 @@ async fn a_call_that_a_stop_overtakes_is_sent_elsewhere() {
     baton.stopped().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_never_ends_does_not_keep_the_server() {
+    let baton = Baton::with(|config| {
+        (config.drain, config.body) = (Duration::from_millis(200), Duration::from_secs(3600));
+    })
+    .await;
+    let mut sender = connected(&baton).await;
+    let never = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
+    let answer = tokio::spawn(sender.send_request(request(METHOD, never)));
+    assert_eq!(status(&sent(&mut sender, request(METHOD, full(b""))).await), "3");
+    baton.stopped().await;
+    assert!(tokio::time::timeout(PATIENCE, answer).await.unwrap().unwrap().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_http_2_after_all_ends_its_connection_only() {
+    let baton = Baton::start().await;
+    for rest in [&[0xff; 100][..], b"GET / HTTP/1.1\r\n\r\n", &[0, 0, 0, 4, 0, 0, 0, 0, 1]] {
+        let mut stream = TcpStream::connect(baton.address).await.unwrap();
+        stream.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", rest].concat()).await.unwrap();
+        let mut all = Vec::new();
+        let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut all)).await;
+        // Perhaps by a reset: there may be bytes that nobody read.
+        drop(ended.expect("ends in time"));
+    }
+    let mut sender = connected(&baton).await;
+    let mut long = request(METHOD, full(b""));
+    long.headers_mut().insert("x-long", "x".repeat(80_000).parse().unwrap());
+    assert_eq!(sent(&mut sender, long).await.status(), 431);
+    assert_eq!(status(&sent(&mut sender, request(METHOD, full(b""))).await), "3", "others go on");
+    baton.until(async || baton.get("/metrics").await.text.contains("baton_http_connections 2\n")).await;
+}
+
 fn prost_frame(message: &RateLimitRequest) -> Bytes {
     let message = prost::Message::encode_to_vec(message);
     [&[0][..], &(message.len() as u32).to_be_bytes(), &message].concat().into()
