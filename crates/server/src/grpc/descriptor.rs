@@ -105,6 +105,8 @@ fn escape(text: &mut String, bytes: &[u8], with_separator: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
     fn entries(pairs: &[(&str, &[u8])]) -> Vec<Entry> {
         pairs.iter().map(|(key, value)| Entry { key: (*key).into(), value: value.to_vec() }).collect()
@@ -150,6 +152,30 @@ mod tests {
         assert_ne!(keyed(&[b"a/b", b"c"]), keyed(&[b"a", b"b/c"]));
         assert_ne!(keyed(&[b"a%2Fb", b"c"]), keyed(&[b"a/b", b"c"]));
         assert_eq!(keyed(&["é".as_bytes()]), "é");
+    }
+
+    /// The values again, of a key that isn't too long.
+    fn values(key: &str, count: usize) -> Vec<Vec<u8>> {
+        let value = |text: &str| {
+            let mut parts = text.split('%');
+            let mut value = parts.next().unwrap_or_default().as_bytes().to_vec();
+            for part in parts.filter(|part| !part.is_empty()) {
+                value.push(u8::from_str_radix(&part[..2], 16).unwrap());
+                value.extend_from_slice(&part.as_bytes()[2..]);
+            }
+            value
+        };
+        key.splitn(count, SEPARATOR).map(value).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_says_which_values_it_is_made_of(
+            list in prop::collection::vec(prop::collection::vec(select(&b"a/%25F\xff\xc3\xa9\0"[..]), 0..6), 1..4)
+        ) {
+            let key = keyed(&list.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            prop_assert_eq!(values(&key, list.len()), list, "{}", key);
+        }
     }
 
     #[test]
