@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 mod examples {
+    mod envoy;
     mod nginx;
+    mod web;
 }
 
 /// Runs an example to its end, and gives what it printed. It is killed if it takes longer than two minutes.

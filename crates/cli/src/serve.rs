@@ -24,7 +24,7 @@ pub enum LogFormat {
 #[derive(clap::Args, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Settings {
-    /// Where to listen; port 0 takes a free one [default: 127.0.0.1:7117]
+    /// Where to listen, for HTTP and for Envoy's gRPC; port 0 takes a free one [default: 127.0.0.1:7117]
     #[arg(long, env = "BATON_LISTEN", value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
     /// Where the embedded store keeps its files [default: ./baton-data]

@@ -1,6 +1,7 @@
 //! Starting, readiness, draining, and what all services of a node share.
 
 use crate::fence::tallies::Tallies;
+use crate::limit::absent::Absent;
 use crate::limit::definitions::{self, Definitions};
 use crate::limit::fallback::{self, Fallbacks};
 use crate::limit::keys::Keys;
@@ -79,6 +80,7 @@ pub(crate) struct Node {
     pub waiting: Waiting,
     pub tallies: Tallies,
     pub definitions: Definitions,
+    pub absent_limits: Absent,
     pub limit_keys: Keys,
     pub purses: Purses,
     pub fallbacks: Fallbacks,
@@ -114,6 +116,7 @@ impl Engine {
             waiting: Waiting::default(),
             tallies: Tallies::default(),
             definitions: Definitions::default(),
+            absent_limits: Absent::default(),
             limit_keys: Keys::default(),
             purses: Purses::default(),
             fallbacks: Fallbacks::default(),

@@ -3,6 +3,7 @@
 use crate::config::{Config, ConfigError};
 use crate::gate::{Gate, Place};
 use crate::http::{self, Shared};
+use crate::http2::Http2;
 use crate::limits_file::LimitsFile;
 use crate::run::RunError;
 use crate::socket::{self, Socket};
@@ -15,7 +16,7 @@ use hyper_util::rt::TokioTimer;
 use hyper_util::service::TowerToHyperService;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -93,6 +94,7 @@ impl Server {
         let (abort, aborted) = watch::channel(());
         let connections = Connections {
             builder: builder(&config),
+            http2: Arc::new(Http2::new(&config)),
             router: http::router(shared.clone()),
             stopping: stopping.subscribe(),
             aborted,
@@ -175,6 +177,7 @@ fn builder(config: &Config) -> http1::Builder {
 /// How connections are served.
 struct Connections {
     builder: http1::Builder,
+    http2: Arc<Http2>,
     router: Router,
     stopping: watch::Receiver<bool>,
     aborted: watch::Receiver<()>,
@@ -186,25 +189,34 @@ impl Connections {
         let Ok(socket) = Socket::new(stream) else { return };
         let (router, server) = (TowerToHyperService::new(self.router.clone()), shared.clone());
         let serve = move |request| http::serve(server.clone(), router.clone(), request);
-        let connection = self.builder.serve_connection(socket, service_fn(serve));
+        let mut connection = self.builder.serve_connection(socket, service_fn(serve));
         let (mut stopping, mut aborted) = (self.stopping.clone(), self.aborted.clone());
+        let http2 = self.http2.clone();
         let shared = shared.clone();
         shared.metrics.connections.inc();
         tokio::spawn(async move {
-            {
-                let mut connection = pin!(connection);
-                let ended = tokio::select! {
-                    biased;
-                    ended = connection.as_mut() => Some(ended),
-                    _ = stopping.wait_for(|stopping| *stopping) => None,
-                };
-                if ended.is_none() {
-                    connection.as_mut().graceful_shutdown();
+            let ended = tokio::select! {
+                biased;
+                ended = &mut connection => Some(ended),
+                _ = stopping.wait_for(|stopping| *stopping) => None,
+            };
+            match ended {
+                // hyper has read how HTTP/2 begins, and answered nothing. That is seen if it came in one piece, and who speaks HTTP/2
+                // sends it so; in two it would be a bad request. Boxed, since most connections have no need of the room.
+                Some(Err(error)) if error.is_parse_version_h2() => {
+                    let parts = connection.into_parts();
+                    let begun = (parts.io.into_stream(), parts.read_buf);
+                    Box::pin(http2.serve(begun, shared.clone(), stopping, aborted)).await;
+                }
+                Some(_) => drop(connection),
+                None => {
+                    Pin::new(&mut connection).graceful_shutdown();
                     tokio::select! {
                         biased;
-                        ended = connection.as_mut() => drop(ended),
+                        ended = &mut connection => drop(ended),
                         _ = aborted.changed() => {}
                     }
+                    drop(connection);
                 }
             }
             shared.metrics.connections.dec();

@@ -11,12 +11,16 @@ mod client;
 mod contract;
 #[path = "server/elections.rs"]
 mod elections;
+#[path = "server/envoy.rs"]
+mod envoy;
 #[path = "server/fences.rs"]
 mod fences;
 #[path = "server/fuzz.rs"]
 mod fuzz;
 #[path = "server/harness.rs"]
 mod harness;
+#[path = "server/http2.rs"]
+mod http2;
 #[path = "server/limits.rs"]
 mod limits;
 #[path = "server/limits_file.rs"]

@@ -47,6 +47,11 @@ impl Definitions {
         self.0.lock().expect("no panic while held")
     }
 
+    /// Whether one is known. That isn't a use of it: it gets no fresher by this, nor is it taken for read again.
+    pub(super) fn has(&self, name: &Name) -> bool {
+        self.known().contains_key(name)
+    }
+
     /// What is known, and whether it should be read again.
     fn get(&self, name: &Name, now: WallTime) -> Option<(Current, bool)> {
         let mut known = self.known();
@@ -184,7 +189,10 @@ pub(crate) async fn keep(node: Arc<Node>, mut changes: Watch) {
         };
         match change {
             None => return,
-            Some(Change::Lost) => node.definitions.doubt_all(),
+            Some(Change::Lost) => {
+                node.definitions.doubt_all();
+                node.absent_limits.forget_all();
+            }
             Some(Change::Put { key, value, revision }) => {
                 let Some(name) = Name::of_record(DEFINITION, &key.name) else { continue };
                 match Definition::decode(&value) {

@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`calls`]: what can be asked, and what is answered
 //! - `definitions`: what is known of definitions, and how it stays fresh
+//! - `absent`: which names have none
 //! - `manage`: putting, removing and listing definitions
 //! - `keys`: how many keys a limit has, so that there is an end to their meters
 //! - `check`: one check, or several together
@@ -14,6 +15,7 @@
 //! - `book`: reservations, and what is given back
 //! - `inspect`: usage, leases and the bound
 
+pub(crate) mod absent;
 mod book;
 pub mod calls;
 mod charging;

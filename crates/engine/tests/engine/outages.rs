@@ -165,3 +165,26 @@ async fn of_a_limit_that_is_not_known_nothing_is_said() {
     let error = ground.engine.check_limits(&calls, &Wanted::default()).await.unwrap_err();
     assert_eq!(error, LimitError::Failed(Failure::Unavailable { unknown: false }));
 }
+
+#[tokio::test]
+async fn what_had_no_limit_has_none_in_an_outage_and_one_that_is_defined_is_found_at_once() {
+    let ground = ground(limited(Policy::Open)).await;
+    let (engine, other) = (&ground.engine, Name::new("default", "other"));
+    assert_eq!(engine.has_limit(&name()).await, Ok(true));
+    assert_eq!(engine.has_limit(&other).await, Ok(false));
+    ground.store.set(Fault::Unavailable);
+    assert_eq!(engine.has_limit(&name()).await, Ok(true));
+    assert_eq!(engine.has_limit(&other).await, Ok(false));
+    // Longer ago than it is believed without asking.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::resume();
+    assert_eq!(engine.has_limit(&other).await, Ok(false));
+    let unheard_of = engine.has_limit(&Name::new("default", "unheard of")).await;
+    assert!(matches!(unheard_of, Err(LimitError::Failed(_))), "{unheard_of:?}");
+    ground.store.set(Fault::None);
+    engine.put_limit(&other, limited(Policy::Open)).await.unwrap();
+    assert_eq!(engine.has_limit(&other).await, Ok(true));
+    engine.remove_limit(&other).await.unwrap();
+    assert_eq!(engine.has_limit(&other).await, Ok(false));
+}

@@ -14,15 +14,15 @@
 //! - `calls`: one lock call, for a path as for a line of a batch
 //! - `exchange`, `events`, `input`, `whole`, `answer`: what all of them share
 
-mod answer;
+pub(crate) mod answer;
 pub mod batch;
 pub mod bundle;
-mod calls;
+pub(crate) mod calls;
 pub(crate) mod definition;
 pub mod election;
 pub mod elections;
 mod events;
-mod exchange;
+pub(crate) mod exchange;
 pub mod fence;
 pub(crate) mod input;
 pub mod limit;
@@ -32,7 +32,7 @@ pub mod observe;
 pub mod once;
 pub mod openapi;
 pub mod operations;
-mod quota;
+pub(crate) mod quota;
 pub mod views;
 pub mod watch;
 mod whole;

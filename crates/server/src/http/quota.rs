@@ -7,7 +7,7 @@ use super::input::Parameters;
 use axum::response::Response;
 use baton_api::limit::LimitExceeded;
 use baton_api::rate_limit::RateLimitFields;
-use baton_engine::limit::{Answered, CheckCall};
+use baton_engine::limit::{Answered, CheckCall, Checked};
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use serde_json::{Value, json as value};
@@ -49,16 +49,21 @@ fn problem(status: StatusCode, body: &LimitExceeded) -> Response {
 
 /// Says what the limits are and what is left of them.
 pub(crate) fn describe(mut response: Response, calls: &[CheckCall], answered: &Answered) -> Response {
-    let mut fields = RateLimitFields::default();
-    for (index, found) in answered.indices.iter().zip(&answered.checks) {
-        let window_ms = found.defined.definition.window_ms;
-        let name = calls[*index].limit.key();
-        fields.push(name, found.capacity, Some(window_ms), found.remaining, found.reset_ms);
-    }
-    for (name, text) in fields.into_fields() {
+    let checks = answered.indices.iter().zip(&answered.checks);
+    for (name, text) in fields(checks.map(|(index, found)| (calls[*index].limit.key(), found))) {
         if let Ok(text) = HeaderValue::try_from(text) {
             response.headers_mut().insert(name, text);
         }
     }
     response
+}
+
+/// The fields that say so, of limits by their names.
+pub(crate) fn fields<'a>(found: impl Iterator<Item = (&'a str, &'a Checked)>) -> [(&'static str, String); 2] {
+    let mut fields = RateLimitFields::default();
+    for (name, found) in found {
+        let window_ms = found.defined.definition.window_ms;
+        fields.push(name, found.capacity, Some(window_ms), found.remaining, found.reset_ms);
+    }
+    fields.into_fields()
 }
