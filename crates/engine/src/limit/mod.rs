@@ -8,6 +8,7 @@
 //! - `check`: one check, or several together
 //! - `charging`: the way to the store
 //! - `leasing`: decided here, out of what was debited at the store
+//! - `owned`, `forward`: decided at the node that owns the key, and how checks get there
 //! - `lend`: leases for those who decide in a process of their own
 //! - `fallback`: what happens when the store can't decide
 //! - `holding`: several that the store can't charge in one step
@@ -20,12 +21,14 @@ mod charging;
 mod check;
 pub(crate) mod definitions;
 pub(crate) mod fallback;
+pub(crate) mod forward;
 mod holding;
 mod inspect;
 pub(crate) mod keys;
 pub(crate) mod leasing;
 mod lend;
 mod manage;
+mod owned;
 
 pub use calls::{
     Answered, Booked, CheckCall, Checked, Denial, LeaseState, Lent, LimitError, LimitPage, LimitState,
