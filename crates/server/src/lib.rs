@@ -6,6 +6,7 @@
 //! - [`server`]: listening, connections, draining
 //! - [`http`]: the paths; one file a primitive, and what they share
 //! - `limits_file`: limits that are defined in a file
+//! - `peers`: other nodes
 //! - [`gate`]: bulkheads, so that waiting never starves releasing
 //! - [`metrics`]: what is counted about requests
 //! - [`telemetry`]: log lines, and what requests are called in them
@@ -19,6 +20,7 @@ pub mod gate;
 pub mod http;
 mod limits_file;
 pub mod metrics;
+mod peers;
 mod run;
 pub mod server;
 mod socket;
