@@ -1,4 +1,4 @@
-//! The bodies of `/v1/nodes` and `/v1/ring`.
+//! The bodies of `/v1/nodes`, `/v1/ring` and `/v1/hotkeys`.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,4 +59,30 @@ pub struct RingNode {
     /// Where it is reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+}
+
+/// `GET /v1/hotkeys`
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HotKeyList {
+    /// Hottest first.
+    pub hot_keys: Vec<HotKeyStatus>,
+}
+
+/// A key that is checked far more than others at this node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HotKeyStatus {
+    /// Of the limit.
+    pub namespace: String,
+    /// The limit.
+    pub limit: String,
+    /// The key.
+    pub key: String,
+    /// Its checks in a second, over the last seconds; rather too few than too many.
+    pub checks_per_second: u64,
+    /// How much of all checks at this node that is, in thousandths.
+    pub per_mille: u64,
 }

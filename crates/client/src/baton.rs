@@ -17,7 +17,7 @@ use crate::locks::{ListQuery, Locks};
 use crate::once::Once;
 use crate::random;
 use crate::retry::Retry;
-use baton_api::cluster::{NodeList, RingStatus};
+use baton_api::cluster::{HotKeyList, NodeList, RingStatus};
 use baton_api::fence::FenceList;
 use baton_api::limits;
 use baton_api::status::Status;
@@ -202,6 +202,11 @@ impl Baton {
     /// Which node owns which keys of [owned](crate::wire_limit::Mechanism::Owned) limits, as the one that is asked sees it.
     pub async fn ring(&self) -> Result<RingStatus, Error> {
         self.look_at("/v1/ring").await
+    }
+
+    /// The keys of limits that are checked far more than others at the node that is asked.
+    pub async fn hot_keys(&self) -> Result<HotKeyList, Error> {
+        self.look_at("/v1/hotkeys").await
     }
 
     async fn look_at<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {

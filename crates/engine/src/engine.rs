@@ -4,6 +4,7 @@ use crate::fence::tallies::Tallies;
 use crate::limit::definitions::{self, Definitions};
 use crate::limit::fallback::{self, Fallbacks};
 use crate::limit::forward::Forwarding;
+use crate::limit::hot::{self, HotKeys};
 use crate::limit::keys::Keys;
 use crate::limit::leasing::{self, Purses};
 use crate::lock::desks::Desks;
@@ -88,6 +89,7 @@ pub(crate) struct Node {
     pub purses: Purses,
     pub fallbacks: Fallbacks,
     pub forwarding: Forwarding,
+    pub hot: HotKeys,
     pub draining: Signal,
     /// Whether other nodes may use the store too.
     pub is_shared: bool,
@@ -124,6 +126,7 @@ impl Engine {
             purses: Purses::default(),
             fallbacks: Fallbacks::default(),
             forwarding: Forwarding::default(),
+            hot: HotKeys::default(),
             draining: Signal::default(),
             started: Instant::now(),
             wall_offset_ms: AtomicI64::new(0),
@@ -146,6 +149,7 @@ impl Engine {
         tokio::spawn(definitions::keep(node.clone(), changes));
         tokio::spawn(leasing::keep(node.clone()));
         tokio::spawn(fallback::keep(node.clone()));
+        tokio::spawn(hot::keep(node.clone()));
         tokio::spawn(crate::lock::history::keep(node.clone()));
         tokio::spawn(crate::lock::sweep::keep(node.clone()));
         Ok(Self { node })

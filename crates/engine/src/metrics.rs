@@ -45,6 +45,8 @@ pub struct Metrics {
     pub lease_renewals: Family<OutcomeLabel, Counter>,
     /// Checks forwarded to the owners of their keys, by what came of it.
     pub forwards: Family<OutcomeLabel, Counter>,
+    /// Keys that are used far more than others now.
+    pub hot_keys: Gauge,
     /// How much a lease had after it.
     pub lease_size: Histogram,
     /// Checks decided without the store, by policy.
@@ -89,6 +91,7 @@ impl Default for Metrics {
             limit_sources: Family::default(),
             lease_renewals: Family::default(),
             forwards: Family::default(),
+            hot_keys: Gauge::default(),
             lease_size: Histogram::new([0.0, 1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 10_000.0]),
             fallbacks: Family::default(),
             overage: Counter::default(),
@@ -137,6 +140,7 @@ impl Metrics {
         limits.register("decisions", "Checks of limits by who decided", self.limit_sources.clone());
         limits.register("lease_renewals", "Renewals of leases by what they got", self.lease_renewals.clone());
         limits.register("forwards", "Checks forwarded to owners, by what came of it", self.forwards.clone());
+        limits.register("hot_keys", "Keys that are used far more than others now", self.hot_keys.clone());
         limits.register("lease_size", "What leases had after a renewal", self.lease_size.clone());
         limits.register("fallbacks", "Checks decided without the store, by policy", self.fallbacks.clone());
         limits.register(

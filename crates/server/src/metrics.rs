@@ -46,6 +46,7 @@ routes! {
     Forwarded = "/v1/peers/check";
     Health = "/healthz";
     History = "/v1/locks/{lockKey}/history";
+    HotKeys = "/v1/hotkeys";
     Limit = "/v1/limits/{name}";
     LimitBound = "/v1/limits/{name}/bound";
     LimitCheck = "/v1/limits/{name}/check";

@@ -71,6 +71,9 @@ impl Node {
         let mut checks: Vec<Option<Checked>> = vec![None; calls.len()];
         let mut spent = SpentHere { node: self, places: Vec::new() };
         let mut refused = None;
+        for call in calls {
+            self.hot.note(call, self.uptime_ms());
+        }
         for (index, call) in calls.iter().enumerate().filter(|(_, call)| may_be_local && call.cost > 0) {
             let current = self.definition(&call.limit, until).await?;
             let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
@@ -85,16 +88,17 @@ impl Node {
                 }
                 Way::To(_) | Way::Store => continue,
             }
-            let is_owned = current.defined.definition.mechanism == Mechanism::Owned;
             let (remaining, reset_ms, source) = match self.spend(call, &current, metered, until).await {
                 Local::Ask => continue,
                 Local::Spent { remaining, reset_ms, renewed, ticket } => {
-                    spent.places.push((meter_key(&call.limit, metered), call.cost, ticket));
+                    let place = meter_key(&call.limit, metered);
+                    let is_owned = current.defined.definition.mechanism == Mechanism::Owned;
                     let source = match renewed {
-                        _ if is_owned => Source::Owner,
+                        _ if is_owned && self.owns(&place) => Source::Owner,
                         true => Source::Renewed,
                         false => Source::Local,
                     };
+                    spent.places.push((place, call.cost, ticket));
                     (remaining, reset_ms, source)
                 }
                 Local::Refused { retry_after_ms, reset_ms } => {

@@ -336,7 +336,7 @@ impl Node {
                     continue;
                 }
                 // What another node owns now is that one's to spend.
-                let is_anothers = held.is_owned && !self.owns(place);
+                let is_anothers = held.is_owned && !self.owns(place) && !self.hot.is_delegated(place, now_ms);
                 if all || is_anothers || held.purse.is_idle(now_ms) {
                     leaving.push((place.clone(), held.purse.give_back(false, now_ms, &held.terms)));
                 } else if held.purse.is_due(now_ms) {

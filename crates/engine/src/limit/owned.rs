@@ -67,8 +67,10 @@ impl Node {
         if terms(definition, metered).is_none() {
             return Way::Store;
         }
-        match self.members.ring().owner(meter_key(&call.limit, metered).group) {
+        let place = meter_key(&call.limit, metered);
+        match self.members.ring().owner(place.group) {
             Some(owner) if owner == self.id => Way::Here,
+            Some(_) if self.hot.is_delegated(&place, self.uptime_ms()) => Way::Here,
             Some(owner) => Way::To(owner),
             None => Way::Store,
         }
@@ -89,9 +91,14 @@ impl Node {
         {
             verdict = self.forward(other, call, until).await?;
         }
-        let PeerVerdict::Decided { denial, capacity, remaining, reset_ms, by_store } = verdict else {
+        let PeerVerdict::Decided { denial, capacity, remaining, reset_ms, by_store, delegated } = verdict
+        else {
             return None;
         };
+        if delegated {
+            let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
+            self.hot.delegate(meter_key(&call.limit, metered), self.uptime_ms());
+        }
         let source = if by_store { Source::Central } else { Source::Owner };
         let checked = Checked {
             defined: current.defined.clone(),
@@ -119,13 +126,13 @@ impl Node {
         }
         let answered = self.check_limits(std::slice::from_ref(&call), &Wanted::default(), true).await;
         match answered {
-            Ok(answered) => verdict(&answered),
+            Ok(answered) => verdict(&answered, self.hot.is_hot(&meter_key(&call.limit, metered))),
             Err(_) => PeerVerdict::Undecided,
         }
     }
 }
 
-fn verdict(answered: &Answered) -> PeerVerdict {
+fn verdict(answered: &Answered, delegated: bool) -> PeerVerdict {
     let Some(found) = answered.checks.first() else { return PeerVerdict::Undecided };
     // A policy's decision is each node's own: whoever forwarded it has a share too.
     if found.source == Source::Fallback {
@@ -138,5 +145,6 @@ fn verdict(answered: &Answered) -> PeerVerdict {
         remaining: found.remaining,
         reset_ms: found.reset_ms,
         by_store: found.source == Source::Central,
+        delegated,
     }
 }

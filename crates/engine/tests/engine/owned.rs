@@ -213,6 +213,52 @@ async fn what_an_owner_holds_goes_back_when_another_node_comes_to_own_it() {
     assert_eq!(held(leases, ground.nodes[0].0.node()), keys.len() - moved);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_hot_key_is_found_and_decided_where_it_is_asked_and_still_exactly() {
+    const QUIET: u64 = 1_000;
+    let ground = Ground::start(3).await;
+    let large = Definition {
+        mechanism: Mechanism::Owned,
+        lease_ttl_ms: Some(2_000),
+        ..definition(Algorithm::FixedWindow, 40_000, DAY_MS)
+    };
+    ground.nodes[0].0.put_limit(&name("l"), large).await.unwrap();
+    let owner = ground.owner("k");
+    let other = ground.others(owner)[0];
+    let (mut admitted, mut local) = (0, 0);
+    let mut forwarded_late = 0;
+    for round in 0..3_000_u64 {
+        for _ in 0..10 {
+            let answered = check(other, "l", "k", 1).await;
+            admitted += u64::from(answered.allowed);
+            match answered.checks[0].source {
+                Source::Owner if round > 2_000 => forwarded_late += 1,
+                Source::Local => local += 1,
+                _ => {}
+            }
+        }
+        check(other, "l", &format!("quiet-{}", round % QUIET), 1).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let hot: Vec<_> = other.hot_keys().into_iter().map(|found| found.label.1).collect();
+    assert_eq!(hot, ["k"]);
+    assert!(
+        local > 20_000 && forwarded_late == 0,
+        "{local} decided here, {forwarded_late} forwarded at the end"
+    );
+    assert_eq!(admitted, 30_000, "below the limit all pass");
+    let mut rest = 0;
+    for _ in 0..11_000 {
+        for (engine, _) in &ground.nodes {
+            rest += u64::from(check(engine, "l", "k", 1).await.allowed);
+        }
+        if rest >= 10_000 {
+            break;
+        }
+    }
+    assert!(rest <= 10_000, "{rest} beside the 30000 before, of 40000");
+}
+
 /// Says of every key that the other one owns it.
 struct Passing {
     nodes: [NodeId; 2],

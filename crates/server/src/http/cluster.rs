@@ -1,4 +1,4 @@
-//! `/v1/nodes`, `/v1/ring`, and where other nodes forward to (M3).
+//! `/v1/nodes`, `/v1/ring`, `/v1/hotkeys`, and where other nodes forward to (M3).
 
 use super::Shared;
 use super::answer::{Problem, json};
@@ -9,11 +9,12 @@ use crate::peers::{self, wire};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use baton_api::cluster::{NodeList, NodeStatus, RingNode, RingStatus};
+use baton_api::cluster::{HotKeyList, HotKeyStatus, NodeList, NodeStatus, RingNode, RingStatus};
 use baton_api::limits::{self, check_name, check_text};
 use baton_api::{ErrorBody, ErrorCode};
 use baton_core::Group;
 use baton_core::lock::NodeId;
+use baton_engine::limit::HotLimitKey;
 use hyper::StatusCode;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -82,6 +83,34 @@ fn shown(exchange: &Exchange) -> Result<Response, Problem> {
         owners: ring.owners().iter().map(place).collect(),
     };
     Ok(json(StatusCode::OK, &status))
+}
+
+/// The keys that are checked far more than others at this node.
+#[utoipa::path(
+    get, path = "/v1/hotkeys", tag = "operations", operation_id = "getHotKeys",
+    responses((status = 200, description = "Hottest first, over the last 5 to 10 s", body = HotKeyList))
+)]
+pub async fn hot_keys(State(server): State<Arc<Shared>>, request: Request) -> Response {
+    let (exchange, _body) = Exchange::begin(server, Route::HotKeys, request);
+    let outcome = hottest(&exchange);
+    exchange.end(outcome)
+}
+
+fn hottest(exchange: &Exchange) -> Result<Response, Problem> {
+    exchange.no_parameters()?;
+    let _place = exchange.enter(Class::Work)?;
+    let status = |found: HotLimitKey| {
+        let (limit, key) = found.label;
+        HotKeyStatus {
+            namespace: limit.namespace().into(),
+            limit: limit.key().into(),
+            key,
+            checks_per_second: found.uses.saturating_mul(1000) / found.over_ms,
+            per_mille: found.uses.saturating_mul(1000) / found.all.max(1),
+        }
+    };
+    let hot_keys = exchange.server.engine.hot_keys().into_iter().map(status).collect();
+    Ok(json(StatusCode::OK, &HotKeyList { hot_keys }))
 }
 
 fn id(node: NodeId) -> String {

@@ -9,7 +9,7 @@
 //! - [`limits`], [`limit`]: `/v1/limits`: defining and looking; checking, giving back, reserving
 //! - `definition`, `quota`: what a definition means; how an outcome is shown in headers
 //! - [`batch`]: `/v1/batch`, several calls in one request
-//! - [`cluster`]: `/v1/nodes`, `/v1/ring`, and what other nodes forward
+//! - [`cluster`]: `/v1/nodes`, `/v1/ring`, `/v1/hotkeys`, and what other nodes forward
 //! - [`operations`]: health, status, metrics
 //! - [`openapi`]: the description of all of it
 //! - `calls`: one lock call, for a path as for a line of a batch

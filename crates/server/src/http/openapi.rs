@@ -81,6 +81,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(batch::batch))
         .routes(routes!(cluster::nodes))
         .routes(routes!(cluster::ring))
+        .routes(routes!(cluster::hot_keys))
         .routes(routes!(operations::health))
         .routes(routes!(operations::ready))
         .routes(routes!(operations::status))

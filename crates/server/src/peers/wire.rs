@@ -56,6 +56,8 @@ pub(crate) enum Verdict {
         remaining: u64,
         reset_millis: u64,
         by_store: bool,
+        #[serde(default)]
+        delegated: bool,
     },
     #[serde(rename_all = "camelCase")]
     Refused {
@@ -65,6 +67,8 @@ pub(crate) enum Verdict {
         by_store: bool,
         retry_after_millis: Option<u64>,
         is_local: bool,
+        #[serde(default)]
+        delegated: bool,
     },
     #[serde(rename_all = "camelCase")]
     NotOwner {
@@ -79,19 +83,25 @@ const LOCAL: &str = "local_budget_exhausted";
 impl From<PeerVerdict> for Verdict {
     fn from(verdict: PeerVerdict) -> Self {
         match verdict {
-            PeerVerdict::Decided { denial: None, capacity, remaining, reset_ms, by_store } => {
-                Self::Allowed { capacity, remaining, reset_millis: reset_ms, by_store }
+            PeerVerdict::Decided { denial: None, capacity, remaining, reset_ms, by_store, delegated } => {
+                Self::Allowed { capacity, remaining, reset_millis: reset_ms, by_store, delegated }
             }
-            PeerVerdict::Decided { denial: Some(denial), capacity, remaining, reset_ms, by_store } => {
-                Self::Refused {
-                    capacity,
-                    remaining,
-                    reset_millis: reset_ms,
-                    by_store,
-                    retry_after_millis: denial.retry_after_ms,
-                    is_local: denial.reason == LOCAL,
-                }
-            }
+            PeerVerdict::Decided {
+                denial: Some(denial),
+                capacity,
+                remaining,
+                reset_ms,
+                by_store,
+                delegated,
+            } => Self::Refused {
+                capacity,
+                remaining,
+                reset_millis: reset_ms,
+                by_store,
+                retry_after_millis: denial.retry_after_ms,
+                is_local: denial.reason == LOCAL,
+                delegated,
+            },
             PeerVerdict::NotOwner { owner } => Self::NotOwner { owner: owner.map(|owner| owner.0) },
             PeerVerdict::Undecided => Self::Undecided,
         }
@@ -101,9 +111,14 @@ impl From<PeerVerdict> for Verdict {
 impl From<Verdict> for PeerVerdict {
     fn from(verdict: Verdict) -> Self {
         match verdict {
-            Verdict::Allowed { capacity, remaining, reset_millis, by_store } => {
-                Self::Decided { denial: None, capacity, remaining, reset_ms: reset_millis, by_store }
-            }
+            Verdict::Allowed { capacity, remaining, reset_millis, by_store, delegated } => Self::Decided {
+                denial: None,
+                capacity,
+                remaining,
+                reset_ms: reset_millis,
+                by_store,
+                delegated,
+            },
             Verdict::Refused {
                 capacity,
                 remaining,
@@ -111,10 +126,11 @@ impl From<Verdict> for PeerVerdict {
                 by_store,
                 retry_after_millis,
                 is_local,
+                delegated,
             } => {
                 let reason = if is_local { LOCAL } else { BY_STORE };
                 let denial = Some(Denial { reason, retry_after_ms: retry_after_millis });
-                Self::Decided { denial, capacity, remaining, reset_ms: reset_millis, by_store }
+                Self::Decided { denial, capacity, remaining, reset_ms: reset_millis, by_store, delegated }
             }
             Verdict::NotOwner { owner } => Self::NotOwner { owner: owner.map(NodeId) },
             Verdict::Undecided => Self::Undecided,
@@ -134,6 +150,7 @@ mod tests {
             remaining: 7,
             reset_ms: 1_300,
             by_store: true,
+            delegated: true,
         };
         for verdict in [
             decided(None),

@@ -50,3 +50,25 @@ async fn an_owned_limit_is_decided_by_its_owner_and_says_so() {
     let refused = baton.client().await.call("PUT", "/v1/limits/f", in_flight.to_string().as_bytes()).await;
     assert_eq!(refused.code(400), "INVALID_ARGUMENT");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_checked_far_more_than_others_is_listed() {
+    let baton = Baton::start().await;
+    let definition = json!({ "limit": 1_000_000, "windowMillis": 86_400_000, "mechanism": "leased" });
+    baton.client().await.call("PUT", "/v1/limits/l", definition.to_string().as_bytes()).await.ok();
+    assert_eq!(baton.get("/v1/hotkeys").await.ok(), json!({ "hotKeys": [] }));
+    let mut client = baton.client().await;
+    for round in 0..3_000 {
+        let key = if round % 10 == 0 { format!("quiet-{round}") } else { "busy".into() };
+        client.call("POST", "/v1/limits/l/check", json!({ "key": key }).to_string().as_bytes()).await.ok();
+    }
+    let mut hot = json!(null);
+    baton
+        .until(async || {
+            hot = baton.get("/v1/hotkeys").await.ok();
+            hot["hotKeys"][0]["key"] == "busy"
+        })
+        .await;
+    assert_eq!(hot["hotKeys"].as_array().unwrap().len(), 1, "{hot}");
+    assert!(hot["hotKeys"][0]["perMille"].as_u64() > Some(600) && hot["hotKeys"][0]["limit"] == "l", "{hot}");
+}
