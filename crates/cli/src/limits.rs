@@ -7,6 +7,7 @@ use crate::client::ClientOptions;
 use crate::duration;
 use crate::failure::Failure;
 use crate::output::{self, Format};
+use baton_client::wire_cluster::HotKeyStatus;
 use baton_client::wire_limit::{LimitDefinition, LimitStatus};
 use baton_client::{Baton, ErrorCode, ListQuery};
 use serde::Serialize;
@@ -62,6 +63,8 @@ pub enum LimitsCommand {
         /// The limit
         name: String,
     },
+    /// List the keys that are checked far more than others, at the node that is asked
+    Hot,
     /// Give back what a check was counted for, because the work wasn't done
     #[command(after_help = "Example:\n  baton limits refund api acme \"$RECEIPT\"")]
     Refund {
@@ -107,6 +110,7 @@ pub async fn run(command: LimitsCommand, client: &ClientOptions) -> Result<u8, F
         }
         LimitsCommand::Bound { name, key } => bound(&baton, name, key.as_deref(), json).await,
         LimitsCommand::Leases { name } => leases(&baton, name, json).await,
+        LimitsCommand::Hot => hot(&baton, json).await,
         LimitsCommand::Refund { name, key, receipt } => {
             let refunded = baton.limit(name).refund(&key, &receipt).await?;
             let body = serde_json::json!({ "refunded": refunded });
@@ -277,5 +281,21 @@ async fn leases(baton: &Baton, name: String, json: bool) -> Result<u8, Failure> 
             output::line("... and more than is shown")?;
         }
     }
+    Ok(0)
+}
+
+async fn hot(baton: &Baton, json: bool) -> Result<u8, Failure> {
+    let list = baton.hot_keys().await?;
+    if json {
+        output::json(&list)?;
+        return Ok(0);
+    }
+    let row = |found: &HotKeyStatus| {
+        let share = format!("{}.{} %", found.per_mille / 10, found.per_mille % 10);
+        let (limit, key) = (found.limit.clone(), found.key.clone());
+        [found.namespace.clone(), limit, key, found.checks_per_second.to_string(), share]
+    };
+    let header = ["NAMESPACE", "LIMIT", "KEY", "CHECKS/S", "OF ALL"];
+    output::table(header, list.hot_keys.iter().map(row).collect())?;
     Ok(0)
 }

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! One file a command group: [`serve`], [`lock`], [`locks`], [`elect`], [`elections`], [`once`], [`fence`], [`limits`],
-//! [`status`]. What they share: [`client`] (where the server is), [`output`] (JSON and tables), [`duration`], [`failure`] (messages, help, exit codes).
+//! [`nodes`], [`status`]. What they share: [`client`] (where the server is), [`output`] (JSON and tables), [`duration`], [`failure`] (messages, help, exit codes).
 
 mod client;
 mod duration;
@@ -13,6 +13,7 @@ mod fence;
 mod limits;
 mod lock;
 mod locks;
+mod nodes;
 mod once;
 mod output;
 mod serve;
@@ -103,6 +104,8 @@ enum Command {
     /// Define limits, look at them, and check whether a key may go on
     #[command(subcommand)]
     Limits(limits::LimitsCommand),
+    /// Show the nodes that share the store, and how much of it each owns
+    Nodes,
     /// Show the server and what its store promises
     Status,
     /// Print a completion script for a shell
@@ -142,6 +145,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Once(arguments) => wait_for(once::run(arguments, client)),
         Command::Fence(command) => wait_for(fence::run(command, client)),
         Command::Limits(command) => wait_for(limits::run(command, client)),
+        Command::Nodes => wait_for(nodes::run(client)),
         Command::Status => wait_for(status::run(client)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "baton", &mut std::io::stdout());

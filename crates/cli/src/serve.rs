@@ -27,6 +27,9 @@ pub struct Settings {
     /// Where to listen, for HTTP and for Envoy's gRPC; port 0 takes a free one [default: 127.0.0.1:7117]
     #[arg(long, env = "BATON_LISTEN", value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
+    /// Where other nodes reach this one, as HOST:PORT [default: where it listens]
+    #[arg(long, env = "BATON_ADVERTISE", value_name = "ADDRESS")]
+    pub advertise: Option<String>,
     /// Where the embedded store keeps its files [default: ./baton-data]
     #[arg(long, env = "BATON_DATA", value_name = "DIRECTORY")]
     pub data: Option<PathBuf>,
@@ -66,6 +69,7 @@ impl Settings {
     fn or(self, other: Self) -> Self {
         Self {
             listen: self.listen.or(other.listen),
+            advertise: self.advertise.or(other.advertise),
             data: self.data.or(other.data),
             store: self.store.or(other.store),
             limits: self.limits.or(other.limits),
@@ -82,6 +86,7 @@ impl Settings {
         let default = Config::default();
         Config {
             listen: self.listen.unwrap_or(default.listen),
+            advertise: self.advertise,
             data: self.data.unwrap_or(default.data),
             store: self.store.unwrap_or(default.store),
             limits: self.limits,

@@ -75,9 +75,9 @@ mod watch;
 
 pub use baton::{Baton, BatonBuilder};
 pub use baton_api::{
-    ErrorBody, ErrorCode, bundle as wire_bundle, election as wire_election, fence as wire_fence,
-    limit as wire_limit, limit::LimitDefinition, lock as wire, mode::LockMode, once as wire_once,
-    status::Status,
+    ErrorBody, ErrorCode, bundle as wire_bundle, cluster as wire_cluster, election as wire_election,
+    fence as wire_fence, limit as wire_limit, limit::LimitDefinition, lock as wire, mode::LockMode,
+    once as wire_once, status::Status,
 };
 pub use bundle::{BundleBuilder, BundleGuard, BundleLease};
 pub use election::{ElectionBuilder, Elections, Epoch, Leader, LeaderGuard, Observer, Stamped};

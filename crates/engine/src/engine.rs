@@ -4,6 +4,8 @@ use crate::fence::tallies::Tallies;
 use crate::limit::absent::Absent;
 use crate::limit::definitions::{self, Definitions};
 use crate::limit::fallback::{self, Fallbacks};
+use crate::limit::forward::Forwarding;
+use crate::limit::hot::{self, HotKeys};
 use crate::limit::keys::Keys;
 use crate::limit::leasing::{self, Purses};
 use crate::lock::desks::Desks;
@@ -14,6 +16,7 @@ use crate::metrics::Metrics;
 use crate::once::waiting::Waiting;
 use crate::random::Random;
 use crate::signal::Signal;
+use baton_core::cluster::{Ring, Session};
 use baton_core::lock::{ClusterKey, Family, NodeId};
 use baton_core::{Check, Commit, Group, Key, Outcome, Ttl, WallTime, Write};
 use baton_store::{Reason, Store, StoreError};
@@ -42,6 +45,8 @@ pub struct Config {
     pub history_kept: Duration,
     /// How often histories are written.
     pub history_every: Duration,
+    /// Where the other nodes reach this one; without it, it owns nothing.
+    pub address: Option<Arc<str>>,
 }
 
 impl Default for Config {
@@ -55,6 +60,7 @@ impl Default for Config {
             store_deadline: Duration::from_secs(2),
             history_kept: Duration::from_secs(24 * 60 * 60),
             history_every: Duration::from_millis(500),
+            address: None,
         }
     }
 }
@@ -84,6 +90,8 @@ pub(crate) struct Node {
     pub limit_keys: Keys,
     pub purses: Purses,
     pub fallbacks: Fallbacks,
+    pub forwarding: Forwarding,
+    pub hot: HotKeys,
     pub draining: Signal,
     /// Whether other nodes may use the store too.
     pub is_shared: bool,
@@ -120,6 +128,8 @@ impl Engine {
             limit_keys: Keys::default(),
             purses: Purses::default(),
             fallbacks: Fallbacks::default(),
+            forwarding: Forwarding::default(),
+            hot: HotKeys::default(),
             draining: Signal::default(),
             started: Instant::now(),
             wall_offset_ms: AtomicI64::new(0),
@@ -135,11 +145,14 @@ impl Engine {
             for hints in hints {
                 tokio::spawn(crate::lock::hints::keep(node.clone(), hints));
             }
+        } else {
+            members::be_alone(&node);
         }
         let changes = node.store.watch(baton_core::limit::DEFINITION[..].into());
         tokio::spawn(definitions::keep(node.clone(), changes));
         tokio::spawn(leasing::keep(node.clone()));
         tokio::spawn(fallback::keep(node.clone()));
+        tokio::spawn(hot::keep(node.clone()));
         tokio::spawn(crate::lock::history::keep(node.clone()));
         tokio::spawn(crate::lock::sweep::keep(node.clone()));
         Ok(Self { node })
@@ -174,6 +187,9 @@ impl Engine {
     /// behind the answers is written.
     pub async fn drain(&self) {
         self.node.draining.raise();
+        if self.node.is_shared {
+            members::retire(&self.node).await;
+        }
         self.node.desks.emptied().await;
         leasing::return_all(&self.node).await;
         fallback::settle_all(&self.node).await;
@@ -181,6 +197,16 @@ impl Engine {
         if self.node.is_shared {
             members::leave(&self.node).await;
         }
+    }
+
+    /// Who owns what, as far as this node knows.
+    pub fn ring(&self) -> Arc<Ring> {
+        self.node.members.ring()
+    }
+
+    /// The nodes that live, as far as this one knows, and what they say of themselves.
+    pub fn members(&self) -> Vec<(NodeId, Arc<Session>)> {
+        self.node.members.sessions()
     }
 
     /// How many nodes share the store, as far as this one knows.
@@ -194,6 +220,11 @@ impl Node {
     pub fn now(&self) -> WallTime {
         let since = self.started.elapsed().as_millis() as i64;
         WallTime(self.wall_offset_ms.load(Ordering::Relaxed).saturating_add(since).max(0) as u64)
+    }
+
+    /// When this node was started, by the store's wall clock.
+    pub fn started_at(&self) -> WallTime {
+        WallTime(self.wall_offset_ms.load(Ordering::Relaxed).max(0) as u64)
     }
 
     /// Remembers what the store's clock said.

@@ -13,6 +13,7 @@
 //! - `cursor`: where a list goes on
 //! - `members`: which nodes live, where several share a store
 //! - [`metrics`]: what is counted
+//! - [`peers`]: how nodes speak with each other
 //! - [`random`]: where ids and secrets come from, so that a simulation can decide it
 //! - [`signal`]: a flag that is raised once
 
@@ -28,6 +29,7 @@ pub mod lock;
 mod members;
 pub mod metrics;
 pub mod once;
+pub mod peers;
 pub mod random;
 pub mod signal;
 

@@ -43,6 +43,10 @@ pub struct Metrics {
     pub limit_sources: Family<OutcomeLabel, Counter>,
     /// What holders of leases said to the store, by what they got.
     pub lease_renewals: Family<OutcomeLabel, Counter>,
+    /// Checks forwarded to the owners of their keys, by what came of it.
+    pub forwards: Family<OutcomeLabel, Counter>,
+    /// Keys that are used far more than others now.
+    pub hot_keys: Gauge,
     /// How much a lease had after it.
     pub lease_size: Histogram,
     /// Checks decided without the store, by policy.
@@ -86,6 +90,8 @@ impl Default for Metrics {
             limit_checks: Family::default(),
             limit_sources: Family::default(),
             lease_renewals: Family::default(),
+            forwards: Family::default(),
+            hot_keys: Gauge::default(),
             lease_size: Histogram::new([0.0, 1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 10_000.0]),
             fallbacks: Family::default(),
             overage: Counter::default(),
@@ -133,6 +139,8 @@ impl Metrics {
         limits.register("checks", "Checks of limits by outcome", self.limit_checks.clone());
         limits.register("decisions", "Checks of limits by who decided", self.limit_sources.clone());
         limits.register("lease_renewals", "Renewals of leases by what they got", self.lease_renewals.clone());
+        limits.register("forwards", "Checks forwarded to owners, by what came of it", self.forwards.clone());
+        limits.register("hot_keys", "Keys that are used far more than others now", self.hot_keys.clone());
         limits.register("lease_size", "What leases had after a renewal", self.lease_size.clone());
         limits.register("fallbacks", "Checks decided without the store, by policy", self.fallbacks.clone());
         limits.register(

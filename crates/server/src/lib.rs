@@ -7,6 +7,7 @@
 //! - [`http`]: the paths; one file a primitive, and what they share
 //! - [`grpc`], `http2`: Envoy's rate limit service, and the connections it comes on
 //! - `limits_file`: limits that are defined in a file
+//! - `peers`: other nodes
 //! - [`gate`]: bulkheads, so that waiting never starves releasing
 //! - [`metrics`]: what is counted about requests
 //! - [`telemetry`]: log lines, and what requests are called in them
@@ -22,6 +23,7 @@ pub mod http;
 mod http2;
 mod limits_file;
 pub mod metrics;
+mod peers;
 mod run;
 pub mod server;
 mod socket;

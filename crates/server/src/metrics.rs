@@ -43,8 +43,10 @@ routes! {
     FenceForget = "/v1/fences/{resource}/forget";
     Fences = "/v1/fences";
     ForceRelease = "/v1/locks/{lockKey}/force-release";
+    Forwarded = "/v1/peers/check";
     Health = "/healthz";
     History = "/v1/locks/{lockKey}/history";
+    HotKeys = "/v1/hotkeys";
     Limit = "/v1/limits/{name}";
     LimitBound = "/v1/limits/{name}/bound";
     LimitCheck = "/v1/limits/{name}/check";
@@ -59,6 +61,7 @@ routes! {
     List = "/v1/locks";
     Lock = "/v1/locks/{lockKey}";
     Metrics = "/metrics";
+    Nodes = "/v1/nodes";
     Observe = "/v1/elections/{name}/observe";
     Once = "/v1/once/{onceKey}";
     OnceComplete = "/v1/once/{onceKey}/complete";
@@ -72,6 +75,7 @@ routes! {
     Renew = "/v1/locks/{lockKey}/renew";
     RenewLeader = "/v1/elections/{name}/renew";
     Resign = "/v1/elections/{name}/resign";
+    Ring = "/v1/ring";
     ShouldRateLimit = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
     Status = "/v1/status";
     Unknown = "unknown";

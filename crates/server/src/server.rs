@@ -5,6 +5,7 @@ use crate::gate::{Gate, Place};
 use crate::http::{self, Shared};
 use crate::http2::Http2;
 use crate::limits_file::LimitsFile;
+use crate::peers::HttpPeers;
 use crate::run::RunError;
 use crate::socket::{self, Socket};
 use axum::Router;
@@ -63,10 +64,13 @@ impl Server {
         for warning in store.guarantees().warnings {
             tracing::warn!("the store's settings are weaker than its promises need: {warning}");
         }
-        let engine = Engine::start(store, config.engine.clone(), Random::system()).await?;
         let listen = |source| RunError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        let reached_at = config.reached_at(address);
+        let engine = baton_engine::Config { address: reached_at, ..config.engine.clone() };
+        let engine = Engine::start(store, engine, Random::system()).await?;
+        engine.connect_peers(Arc::new(HttpPeers::default()));
         if let Some(limits) = &mut limits {
             // Nobody is served yet: whoever comes first finds them.
             limits.begin(&engine).await;

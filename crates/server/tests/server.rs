@@ -7,6 +7,8 @@ mod batches;
 mod bundles;
 #[path = "server/client.rs"]
 mod client;
+#[path = "server/cluster.rs"]
+mod cluster;
 #[path = "server/contract.rs"]
 mod contract;
 #[path = "server/elections.rs"]

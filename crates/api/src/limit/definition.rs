@@ -39,6 +39,8 @@ words! {
         Central,
         /// Whoever holds a lease, out of what was debited before.
         Leased,
+        /// The node that owns the key, out of what was debited before; the others forward to it.
+        Owned,
     }
 }
 

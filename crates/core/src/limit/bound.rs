@@ -46,18 +46,21 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
             amount: Some(0),
             because: "central: the store decides every check".into(),
         },
-        Mechanism::Leased => {
+        Mechanism::Leased | Mechanism::Owned => {
             let optimistic = definition.reclaim == Reclaim::Drop;
             let chunk = (limit / 20).max(1);
             BoundItem {
                 source: "mechanism",
                 amount: if optimistic { None } else { Some(0) },
                 because: match optimistic {
-                    false => "leased: what is spent was debited before; a dead holder's rest counts as spent"
-                        .into(),
+                    false => format!(
+                        "{}: what is spent was debited before; a dead holder's rest counts as spent",
+                        definition.mechanism.as_str()
+                    ),
                     true => format!(
-                        "leased, reclaimed optimistically: up to {chunk} for each holder that is cut off or dies while \
-                         its lease is already available to others"
+                        "{}, reclaimed optimistically: up to {chunk} for each holder that is cut off or dies while \
+                         its lease is already available to others",
+                        definition.mechanism.as_str()
                     ),
                 },
             }

@@ -100,6 +100,8 @@ names! {
         Central = 1 "central",
         /// Whoever holds a lease, without asking.
         Leased = 2 "leased",
+        /// The node that owns the key decides, out of what was debited at the store.
+        Owned = 3 "owned",
     }
 }
 

@@ -9,6 +9,7 @@
 //! - [`change`]: putting and removing one
 //! - [`calendar`]: days and months in a time zone
 //! - [`rule`]: from a definition and a key to the rule of its meter
+//! - [`hot`]: keys that are used far more than others
 //! - [`purse`]: a lease, from its holder's side
 //! - [`receipt`]: what a check is given back with
 //! - [`mod@bound`]: how much more than the limit may pass, at worst
@@ -17,6 +18,7 @@ pub mod bound;
 pub mod calendar;
 pub mod change;
 pub mod definition;
+pub mod hot;
 pub mod purse;
 pub mod receipt;
 pub mod rule;

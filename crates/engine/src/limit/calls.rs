@@ -78,6 +78,8 @@ pub enum Source {
     Local,
     /// The same, after asking for more.
     Renewed,
+    /// The node that owns the key, likewise.
+    Owner,
     /// This node, by a failure policy.
     Fallback,
 }
@@ -89,6 +91,7 @@ impl Source {
             Self::Central => "central",
             Self::Local => "local",
             Self::Renewed => "renewed",
+            Self::Owner => "owner",
             Self::Fallback => "fallback",
         }
     }

@@ -3,11 +3,12 @@
 use super::calls::{Answered, CheckCall, Checked, Denial, LimitError, Place, Source};
 use super::definitions::Current;
 use super::leasing::{Local, Ticket};
+use super::owned::Way;
 use crate::engine::{Engine, Node};
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use baton_core::Key;
-use baton_core::limit::{Receipt, call_id, memo_key, meter_key};
+use baton_core::limit::{Mechanism, Receipt, call_id, memo_key, meter_key};
 use baton_core::meter::{Algorithm, Charged, Claim, Memo, RowClaim, RowKind, Take, Verdict};
 use baton_store::Charge;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ impl Engine {
     /// Whether all of it may go on.
     pub async fn check_limits(&self, calls: &[CheckCall], wanted: &Wanted) -> Result<Answered, LimitError> {
         let node = &self.node;
-        let answered = node.check_limits(calls, wanted).await;
+        let answered = node.check_limits(calls, wanted, false).await;
         let outcome = match &answered {
             Ok(answered) if answered.allowed => "allowed",
             Ok(_) => "refused",
@@ -57,10 +58,12 @@ impl Engine {
 }
 
 impl Node {
-    async fn check_limits(
+    /// What another node has forwarded is not forwarded again.
+    pub(super) async fn check_limits(
         self: &Arc<Self>,
         calls: &[CheckCall],
         wanted: &Wanted,
+        is_forwarded: bool,
     ) -> Result<Answered, LimitError> {
         let until = self.deadline();
         // What must be remembered, or may be given back, is the store's to decide.
@@ -68,14 +71,35 @@ impl Node {
         let mut checks: Vec<Option<Checked>> = vec![None; calls.len()];
         let mut spent = SpentHere { node: self, places: Vec::new() };
         let mut refused = None;
+        for call in calls {
+            self.hot.note(call, self.uptime_ms());
+        }
         for (index, call) in calls.iter().enumerate().filter(|(_, call)| may_be_local && call.cost > 0) {
             let current = self.definition(&call.limit, until).await?;
             let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
+            match self.way(call, &current, metered) {
+                Way::Here => {}
+                // Of several an owner elsewhere can't give back what it has spent: the store decides them.
+                Way::To(owner) if calls.len() == 1 && !is_forwarded => {
+                    match self.ask_owner(owner, call, &current, until).await {
+                        Some(answered) => return Ok(answered),
+                        None => continue,
+                    }
+                }
+                Way::To(_) | Way::Store => continue,
+            }
             let (remaining, reset_ms, source) = match self.spend(call, &current, metered, until).await {
                 Local::Ask => continue,
                 Local::Spent { remaining, reset_ms, renewed, ticket } => {
-                    spent.places.push((meter_key(&call.limit, metered), call.cost, ticket));
-                    (remaining, reset_ms, if renewed { Source::Renewed } else { Source::Local })
+                    let place = meter_key(&call.limit, metered);
+                    let is_owned = current.defined.definition.mechanism == Mechanism::Owned;
+                    let source = match renewed {
+                        _ if is_owned && self.owns(&place) => Source::Owner,
+                        true => Source::Renewed,
+                        false => Source::Local,
+                    };
+                    spent.places.push((place, call.cost, ticket));
+                    (remaining, reset_ms, source)
                 }
                 Local::Refused { retry_after_ms, reset_ms } => {
                     refused = Some((index, Denial { reason: "local_budget_exhausted", retry_after_ms }));

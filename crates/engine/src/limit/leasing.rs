@@ -67,6 +67,8 @@ struct Held {
     /// The row's.
     id: String,
     terms: Terms,
+    /// Whether only the key's owner spends from it.
+    is_owned: bool,
     version: Revision,
     /// Told when an answer came, or none.
     answered: Arc<Notify>,
@@ -130,7 +132,7 @@ impl Purses {
 
 /// How a definition's leases behave; nothing if it has none.
 pub(super) fn terms(definition: &Definition, key: &str) -> Option<Terms> {
-    let is_leased = definition.mechanism == Mechanism::Leased
+    let is_leased = definition.mechanism != Mechanism::Central
         && definition.algorithm != Algorithm::InFlight
         && !definition.dry_run
         && definition.limit_of(key) / 20 >= CHUNK_MIN;
@@ -193,6 +195,7 @@ impl Node {
                     key: metered.into(),
                     id: format!("{:016x}.{}", self.id.0, hex(&self.random.bytes::<8>())),
                     terms,
+                    is_owned: current.defined.definition.mechanism == Mechanism::Owned,
                     version: current.defined.version,
                     answered: Arc::default(),
                     store: Seen::default(),
@@ -208,6 +211,7 @@ impl Node {
         if held.version != current.defined.version && !held.purse.is_asking() {
             // What was given by another definition goes back, for as much by this one.
             (held.version, held.terms, held.refused) = (current.defined.version, terms, None);
+            held.is_owned = current.defined.definition.mechanism == Mechanism::Owned;
             return Step::Renew(held.purse.give_back(true, now_ms, &terms));
         }
         match held.purse.spend(call.cost, now_ms, &held.terms) {
@@ -331,7 +335,9 @@ impl Node {
                 if !is_open || held.purse.is_asking() {
                     continue;
                 }
-                if all || held.purse.is_idle(now_ms) {
+                // What another node owns now is that one's to spend.
+                let is_anothers = held.is_owned && !self.owns(place) && !self.hot.is_delegated(place, now_ms);
+                if all || is_anothers || held.purse.is_idle(now_ms) {
                     leaving.push((place.clone(), held.purse.give_back(false, now_ms, &held.terms)));
                 } else if held.purse.is_due(now_ms) {
                     leaving.push((place.clone(), held.purse.trim(now_ms, &held.terms)));

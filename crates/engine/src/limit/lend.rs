@@ -5,7 +5,8 @@ use super::definitions::Current;
 use super::leasing::terms;
 use crate::engine::Engine;
 use baton_core::Name;
-use baton_core::limit::meter_key;
+use baton_core::limit::purse::Terms;
+use baton_core::limit::{Definition, Mechanism, meter_key};
 use baton_core::meter::{Algorithm, Claim, PRODUCT_MAX, RowClaim, RowKind, Take};
 use baton_store::Charge;
 
@@ -35,6 +36,11 @@ pub struct LendCall {
     pub ttl_ms: u64,
 }
 
+/// How leases behave that others may have; nothing if only nodes have them.
+fn lent_by(definition: &Definition, key: &str) -> Option<Terms> {
+    terms(definition, key).filter(|_| definition.mechanism == Mechanism::Leased)
+}
+
 impl Engine {
     /// Lends a part of a limit to be spent without asking, or keeps a place in flight.
     pub async fn lend(&self, name: &Name, call: &LendCall) -> Result<Lent, LimitError> {
@@ -45,7 +51,7 @@ impl Engine {
             let metered = node.limit_keys.metered(name, definition, &call.key);
             let rule = current.defined.rule(metered, current.edges);
             let is_place = rule.algorithm == Algorithm::InFlight;
-            let terms = terms(definition, metered);
+            let terms = lent_by(definition, metered);
             let ttl_ms = match terms {
                 Some(terms) => terms.ttl_ms,
                 None if is_place => definition.lease_ttl_ms.unwrap_or(PLACE_TTL_MS),
@@ -76,7 +82,7 @@ impl Engine {
         let definition = &currents[0].defined.definition;
         let is_place = rule.algorithm == Algorithm::InFlight;
         let place_ttl_ms = if is_place { definition.lease_ttl_ms.unwrap_or(PLACE_TTL_MS) } else { 0 };
-        let ttl_ms = terms(definition, &call.key).map_or(place_ttl_ms, |terms| terms.ttl_ms);
+        let ttl_ms = lent_by(definition, &call.key).map_or(place_ttl_ms, |terms| terms.ttl_ms);
         Ok(Lent {
             amount: meter.row(&call.lease_id).map_or(0, |row| row.amount),
             ttl_ms,

@@ -9,6 +9,8 @@
 //! - `check`: one check, or several together
 //! - `charging`: the way to the store
 //! - `leasing`: decided here, out of what was debited at the store
+//! - `owned`, `forward`: decided at the node that owns the key, and how checks get there
+//! - `hot`: keys that are used far more than others
 //! - `lend`: leases for those who decide in a process of their own
 //! - `fallback`: what happens when the store can't decide
 //! - `holding`: several that the store can't charge in one step
@@ -22,16 +24,20 @@ mod charging;
 mod check;
 pub(crate) mod definitions;
 pub(crate) mod fallback;
+pub(crate) mod forward;
 mod holding;
+pub(crate) mod hot;
 mod inspect;
 pub(crate) mod keys;
 pub(crate) mod leasing;
 mod lend;
 mod manage;
+mod owned;
 
 pub use calls::{
     Answered, Booked, CheckCall, Checked, Denial, LeaseState, Lent, LimitError, LimitPage, LimitState,
     ReserveCall, Source, UsageState,
 };
 pub use check::Wanted;
+pub use hot::HotLimitKey;
 pub use lend::LendCall;

@@ -101,7 +101,7 @@ fn fits(definition: &Definition) -> Result<(), ErrorBody> {
     if definition.burst.is_some() && algorithm != Algorithm::TokenBucket {
         return refused("burst", "burst goes with the algorithm token_bucket only".into());
     }
-    if definition.mechanism == Mechanism::Leased && algorithm == Algorithm::InFlight {
+    if definition.mechanism != Mechanism::Central && algorithm == Algorithm::InFlight {
         return refused(
             "mechanism",
             "what is in flight is counted at the store: mechanism must be central".into(),
@@ -146,6 +146,7 @@ pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
         mechanism: Some(match definition.mechanism {
             Mechanism::Central => wire::Mechanism::Central,
             Mechanism::Leased => wire::Mechanism::Leased,
+            Mechanism::Owned => wire::Mechanism::Owned,
         }),
         on_failure: Some(match definition.on_failure {
             Policy::Closed => wire::FailurePolicy::Closed,
@@ -198,6 +199,7 @@ fn mechanism(said: wire::Mechanism) -> Mechanism {
     match said {
         wire::Mechanism::Central => Mechanism::Central,
         wire::Mechanism::Leased => Mechanism::Leased,
+        wire::Mechanism::Owned => Mechanism::Owned,
     }
 }
 

@@ -9,6 +9,7 @@
 //! - [`limits`], [`limit`]: `/v1/limits`: defining and looking; checking, giving back, reserving
 //! - `definition`, `quota`: what a definition means; how an outcome is shown in headers
 //! - [`batch`]: `/v1/batch`, several calls in one request
+//! - [`cluster`]: `/v1/nodes`, `/v1/ring`, `/v1/hotkeys`, and what other nodes forward
 //! - [`operations`]: health, status, metrics
 //! - [`openapi`]: the description of all of it
 //! - `calls`: one lock call, for a path as for a line of a batch
@@ -18,6 +19,7 @@ pub(crate) mod answer;
 pub mod batch;
 pub mod bundle;
 pub(crate) mod calls;
+pub mod cluster;
 pub(crate) mod definition;
 pub mod election;
 pub mod elections;
@@ -110,6 +112,7 @@ impl Shared {
 /// Every path, and an answer for every other.
 pub fn router(server: Arc<Shared>) -> Router {
     let (router, _described) = openapi::routes().split_for_parts();
+    let router = router.route(crate::peers::PATH, axum::routing::post(cluster::forwarded));
     router.method_not_allowed_fallback(method_not_allowed).fallback(not_found).with_state(server)
 }
 

@@ -5,8 +5,8 @@
 //! for ASCII, and on the safe side for the rest.
 
 use super::{
-    Shared, batch, bundle, election, elections, fence, limit, limits, lock, observe, once, operations, views,
-    watch,
+    Shared, batch, bundle, cluster, election, elections, fence, limit, limits, lock, observe, once,
+    operations, views, watch,
 };
 use baton_api::batch::{Answer, BatchAnswer};
 use baton_api::election::ElectionEvent;
@@ -79,6 +79,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(limit::lease))
         .routes(routes!(limit::give_back))
         .routes(routes!(batch::batch))
+        .routes(routes!(cluster::nodes))
+        .routes(routes!(cluster::ring))
+        .routes(routes!(cluster::hot_keys))
         .routes(routes!(operations::health))
         .routes(routes!(operations::ready))
         .routes(routes!(operations::status))
