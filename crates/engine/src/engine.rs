@@ -4,7 +4,8 @@ use crate::fence::tallies::Tallies;
 use crate::limit::definitions::{self, Definitions};
 use crate::limit::fallback::{self, Fallbacks};
 use crate::limit::keys::Keys;
-use crate::limit::leasing::{self, Purses};
+use crate::limit::leasing::Purses;
+use crate::limit::returning;
 use crate::lock::desks::Desks;
 use crate::lock::history::History;
 use crate::lock::rosters::Rosters;
@@ -135,7 +136,7 @@ impl Engine {
         }
         let changes = node.store.watch(baton_core::limit::DEFINITION[..].into());
         tokio::spawn(definitions::keep(node.clone(), changes));
-        tokio::spawn(leasing::keep(node.clone()));
+        tokio::spawn(returning::keep(node.clone()));
         tokio::spawn(fallback::keep(node.clone()));
         tokio::spawn(crate::lock::history::keep(node.clone()));
         tokio::spawn(crate::lock::sweep::keep(node.clone()));
@@ -172,7 +173,7 @@ impl Engine {
     pub async fn drain(&self) {
         self.node.draining.raise();
         self.node.desks.emptied().await;
-        leasing::return_all(&self.node).await;
+        returning::return_all(&self.node).await;
         fallback::settle_all(&self.node).await;
         crate::lock::history::flush(&self.node).await;
         if self.node.is_shared {

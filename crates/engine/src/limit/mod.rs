@@ -8,6 +8,7 @@
 //! - `check`: one check, or several together
 //! - `charging`: the way to the store
 //! - `leasing`: decided here, out of what was debited at the store
+//! - `returning`: giving back what was leased and isn't needed, and everything before the node stops
 //! - `lend`: leases for those who decide in a process of their own
 //! - `fallback`: what happens when the store can't decide
 //! - `holding`: several that the store can't charge in one step
@@ -26,6 +27,7 @@ pub(crate) mod keys;
 pub(crate) mod leasing;
 mod lend;
 mod manage;
+pub(crate) mod returning;
 
 pub use calls::{
     Answered, Booked, CheckCall, Checked, Denial, LeaseState, Lent, LimitError, LimitPage, LimitState,
