@@ -3,6 +3,7 @@
 use crate::fence::tallies::Tallies;
 use crate::limit::definitions::{self, Definitions};
 use crate::limit::fallback::{self, Fallbacks};
+use crate::limit::holding::{self, Rounds};
 use crate::limit::keys::Keys;
 use crate::limit::leasing::Purses;
 use crate::limit::returning;
@@ -82,6 +83,7 @@ pub(crate) struct Node {
     pub definitions: Definitions,
     pub limit_keys: Keys,
     pub purses: Purses,
+    pub rounds: Rounds,
     pub fallbacks: Fallbacks,
     pub draining: Signal,
     /// Whether other nodes may use the store too.
@@ -117,6 +119,7 @@ impl Engine {
             definitions: Definitions::default(),
             limit_keys: Keys::default(),
             purses: Purses::default(),
+            rounds: Rounds::default(),
             fallbacks: Fallbacks::default(),
             draining: Signal::default(),
             started: Instant::now(),
@@ -174,6 +177,7 @@ impl Engine {
         self.node.draining.raise();
         self.node.desks.emptied().await;
         returning::return_all(&self.node).await;
+        holding::settled(&self.node).await;
         fallback::settle_all(&self.node).await;
         crate::lock::history::flush(&self.node).await;
         if self.node.is_shared {

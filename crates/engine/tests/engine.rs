@@ -6,6 +6,7 @@ mod engine {
     mod bundles;
     mod counting;
     mod elections;
+    mod holds;
     mod leases;
     mod limits;
     mod locks;

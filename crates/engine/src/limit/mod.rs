@@ -21,7 +21,7 @@ mod charging;
 mod check;
 pub(crate) mod definitions;
 pub(crate) mod fallback;
-mod holding;
+pub(crate) mod holding;
 mod inspect;
 pub(crate) mod keys;
 pub(crate) mod leasing;
