@@ -5,13 +5,17 @@
 //! no allowance is made for how long anything took. What is left is that stores count in whole milliseconds: see [`GRAIN_US`].
 //! What a process was admitted that died before it could write it down is missing: that can hide an excess of one for each.
 
+use crate::nodes::Nodes;
 use crate::process::{Running, eventually};
 use crate::server::Server;
 use crate::stores::on_redis;
 use crate::worker::{self, Admission, Orders, admissions, now_us};
 use baton_testkit::Dice;
+use baton_testkit::proxy::Direction;
 use rustix::process::Signal;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const LIMIT: u64 = 400;
 const BURST: u64 = 100;
@@ -279,4 +283,67 @@ fn what_a_dead_process_held_comes_back_with_the_window_or_when_its_lease_ends() 
         "{used}: what wasn't reported is available again"
     );
     eventually("the window is over, and with it what was burned", || usage("soon") == (0, 0));
+}
+
+/// Stops a node when answers of the store to what it said of its leases are on their way.
+fn burns_nothing(url: &str, this: &str) {
+    let mut through = Nodes::start(url, 1);
+    let (mut stopping, proxy) = (through.nodes.remove(0), &through.proxies[0]);
+    let address = stopping.url.clone();
+    let watching = Server::start_on_a_store(url);
+    let put = ["limits", "put", "l", "--limit", "1000000", "--per", "24h", "--algorithm", "sliding_window"];
+    // So small that one is asked for all the time.
+    let leased = ["--mechanism", "leased", "--lease-size", "40", "--lease-ttl", "30s"];
+    let made = watching.run(&[&put[..], &leased].concat());
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let logs: Vec<_> = (0..WORKERS).map(|number| watching.file(&format!("log-{number}"))).collect();
+    let start = |(number, log): (usize, &PathBuf)| {
+        let orders = Orders {
+            urls: address.clone(),
+            limits: vec!["l".into()],
+            decides_itself: false,
+            burst: 5,
+            pause_ms: 2,
+            rounds: u64::MAX,
+            until_ms: now_us() / 1000 + 20_000,
+            go: watching.file("data"),
+            log: log.clone(),
+            seed: number as u64,
+        };
+        orders.start(this)
+    };
+    let workers: Vec<_> = logs.iter().enumerate().map(start).collect();
+    let admitted = || logs.iter().flat_map(|log| admissions(log)).collect::<Vec<_>>();
+    eventually("it is used", || admitted().iter().filter(|one| one.source == "local").count() > 500);
+    proxy.hold(Direction::Answers);
+    eventually("an answer is on its way, and all wait for it", || {
+        let before = admitted().len();
+        std::thread::sleep(Duration::from_millis(50));
+        proxy.held_bytes(Direction::Answers) > 0 && admitted().len() == before
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| stopping.stop());
+        let address = address.strip_prefix("http://").unwrap();
+        eventually("it takes nobody any more", || TcpStream::connect(address).is_err());
+        // It has begun to give back by then, or the answers come in time anyway: nothing rests on it.
+        std::thread::sleep(Duration::from_millis(100));
+        proxy.pass();
+    });
+    drop(workers);
+    let shown = watching.run(&["limits", "usage", "l", worker::KEY, "--output", "json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect(&shown.stderr);
+    let (used, outstanding) = (shown["used"].as_u64().unwrap(), shown["outstanding"].as_u64().unwrap());
+    let admitted = admitted().len() as u64;
+    assert_eq!(outstanding, 0, "a lease was left to burn");
+    // A worker may have gone before it wrote down the last.
+    assert!((admitted..=admitted + WORKERS).contains(&used), "{admitted} admitted, {used} counted");
+}
+
+#[test]
+fn a_node_that_is_stopped_while_it_is_used_burns_nothing() {
+    if worker::works() {
+        return;
+    }
+    let this = "crashing_limiters::a_node_that_is_stopped_while_it_is_used_burns_nothing";
+    on_redis(|url| burns_nothing(url, this));
 }
