@@ -8,6 +8,8 @@ mod bundle;
 mod clocks;
 #[path = "baton/crash.rs"]
 mod crash;
+#[path = "baton/crashing_limiters.rs"]
+mod crashing_limiters;
 #[path = "baton/elect.rs"]
 mod elect;
 #[path = "baton/failover.rs"]
@@ -42,7 +44,11 @@ mod process;
 mod rolling;
 #[path = "baton/server.rs"]
 mod server;
+#[path = "baton/shared_limits.rs"]
+mod shared_limits;
 #[path = "baton/stores.rs"]
 mod stores;
 #[path = "baton/terminal.rs"]
 mod terminal;
+#[path = "baton/worker.rs"]
+mod worker;

@@ -5,9 +5,11 @@ use crate::limit::absent::Absent;
 use crate::limit::definitions::{self, Definitions};
 use crate::limit::fallback::{self, Fallbacks};
 use crate::limit::forward::Forwarding;
+use crate::limit::holding::{self, Rounds};
 use crate::limit::hot::{self, HotKeys};
 use crate::limit::keys::Keys;
-use crate::limit::leasing::{self, Purses};
+use crate::limit::leasing::Purses;
+use crate::limit::returning;
 use crate::lock::desks::Desks;
 use crate::lock::history::History;
 use crate::lock::rosters::Rosters;
@@ -89,6 +91,7 @@ pub(crate) struct Node {
     pub absent_limits: Absent,
     pub limit_keys: Keys,
     pub purses: Purses,
+    pub rounds: Rounds,
     pub fallbacks: Fallbacks,
     pub forwarding: Forwarding,
     pub hot: HotKeys,
@@ -127,6 +130,7 @@ impl Engine {
             absent_limits: Absent::default(),
             limit_keys: Keys::default(),
             purses: Purses::default(),
+            rounds: Rounds::default(),
             fallbacks: Fallbacks::default(),
             forwarding: Forwarding::default(),
             hot: HotKeys::default(),
@@ -150,7 +154,7 @@ impl Engine {
         }
         let changes = node.store.watch(baton_core::limit::DEFINITION[..].into());
         tokio::spawn(definitions::keep(node.clone(), changes));
-        tokio::spawn(leasing::keep(node.clone()));
+        tokio::spawn(returning::keep(node.clone()));
         tokio::spawn(fallback::keep(node.clone()));
         tokio::spawn(hot::keep(node.clone()));
         tokio::spawn(crate::lock::history::keep(node.clone()));
@@ -191,7 +195,8 @@ impl Engine {
             members::retire(&self.node).await;
         }
         self.node.desks.emptied().await;
-        leasing::return_all(&self.node).await;
+        returning::return_all(&self.node).await;
+        holding::settled(&self.node).await;
         fallback::settle_all(&self.node).await;
         crate::lock::history::flush(&self.node).await;
         if self.node.is_shared {

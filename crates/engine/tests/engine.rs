@@ -6,6 +6,7 @@ mod engine {
     mod bundles;
     mod counting;
     mod elections;
+    mod holds;
     mod leases;
     mod limits;
     mod locks;
@@ -13,4 +14,5 @@ mod engine {
     mod nodes;
     mod outages;
     mod owned;
+    mod stopping;
 }

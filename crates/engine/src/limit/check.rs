@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// How long a request is remembered (A6).
-const MEMORY_MS: u64 = 60_000;
+pub(super) const MEMORY_MS: u64 = 60_000;
 /// How long a place in flight is kept if its holder says nothing.
 const PLACE_TTL_MS: u64 = 10_000;
 
@@ -119,9 +119,9 @@ impl Node {
                 Ok(answered) => answered,
                 Err(error) => self.fall_back(&calls, error).await?,
             };
-            refused = answered.refused.map(|(place, denial)| (asked[place], denial));
-            for (index, checked) in asked.into_iter().zip(answered.checks) {
-                checks[index] = Some(checked);
+            refused = answered.refused.map(|(place, denial)| (asked[answered.indices[place]], denial));
+            for (index, checked) in answered.indices.into_iter().zip(answered.checks) {
+                checks[asked[index]] = Some(checked);
             }
         }
         if refused.is_none() {

@@ -2,7 +2,8 @@
 //!
 //! A key that is used more than once gets a purse. While there is enough in it a check is a lock on a shard of a map. More is asked
 //! for beside the checks, before it runs dry; when it did, one check asks and the others wait for its answer. Whoever gets
-//! nothing from a purse is decided by the store.
+//! nothing from a purse is decided by the store. A node that drains asks for nothing more: what it were given then would be
+//! burned with it.
 
 use super::calls::{CheckCall, LimitError};
 use super::check::hex;
@@ -17,7 +18,6 @@ use baton_store::Charge;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
@@ -31,10 +31,6 @@ const TTL_MS: u64 = 10_000;
 const CHUNK_MIN: u64 = 4;
 /// How long a refusal by the store is taken to stand.
 const REFUSED_MS_MAX: u64 = 100;
-/// How often purses are looked at, to give back what is idle.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Purses given back at once.
-const GIVEN_BACK_AT_ONCE: usize = 32;
 /// A check that finds its purse empty waits this often for somebody's answer before it asks the store itself.
 const WAITS_MAX: usize = 3;
 
@@ -128,6 +124,53 @@ impl Purses {
         let shard = self.hasher.hash_one(&key.name) as usize % SHARDS;
         self.shards[shard].lock().expect("no panic while held")
     }
+
+    /// What is to be said now, to give back what is idle or all there is. Forgets empty purses that nobody came back to.
+    pub(super) fn leaving(
+        &self,
+        which: Leaving,
+        now_ms: u64,
+        is_anothers: impl Fn(&Key) -> bool,
+    ) -> Vec<(Key, Message)> {
+        let mut leaving = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock().expect("no panic while held");
+            let kept_ms = |held: &Held| held.used_ms + 2 * held.terms.ttl_ms;
+            shard.retain(|_, held| {
+                held.purse.is_asking() || now_ms < held.purse.closes_ms() || now_ms < kept_ms(held)
+            });
+            for (place, held) in shard.iter_mut() {
+                if held.purse.balance(now_ms) == 0 || held.purse.is_asking() {
+                    continue;
+                }
+                let goes = which == Leaving::All || (held.is_owned && is_anothers(place));
+                if goes || held.purse.is_idle(now_ms) {
+                    leaving.push((place.clone(), held.purse.give_back(false, now_ms, &held.terms)));
+                } else if held.purse.is_due(now_ms) {
+                    leaving.push((place.clone(), held.purse.trim(now_ms, &held.terms)));
+                }
+            }
+        }
+        leaving
+    }
+
+    /// Resolves when somebody hears an answer that is waited for now; nothing if nobody waits for any.
+    pub(super) fn next_answer(&self) -> Option<OwnedNotified> {
+        self.shards.iter().find_map(|shard| {
+            let shard = shard.lock().expect("no panic while held");
+            let asking = shard.values().find(|held| held.purse.is_asking());
+            asking.map(|held| held.answered.clone().notified_owned())
+        })
+    }
+}
+
+/// What of all purses is given back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leaving {
+    /// What nobody spends.
+    Idle,
+    /// All that isn't being asked for right now.
+    All,
 }
 
 /// How a definition's leases behave; nothing if it has none.
@@ -185,9 +228,11 @@ impl Node {
     ) -> Step {
         let now_ms = self.uptime_ms();
         let mut shard = self.purses.shard(place);
+        // Looked at while the shard is held: who gives everything back after the signal finds whatever was asked for before it.
+        let may_ask = !self.is_draining();
         let Some(held) = shard.get_mut(place) else {
             // A key that comes once needs no purse.
-            if shard.len() < PURSES_MAX / SHARDS {
+            if may_ask && shard.len() < PURSES_MAX / SHARDS {
                 let held = Held {
                     purse: Purse::default(),
                     number: self.attachment(),
@@ -209,6 +254,9 @@ impl Node {
         held.used_ms = now_ms;
         let reset_ms = held.store.reset_at_ms.saturating_sub(now_ms);
         if held.version != current.defined.version && !held.purse.is_asking() {
+            if !may_ask {
+                return Step::Done(Local::Ask);
+            }
             // What was given by another definition goes back, for as much by this one.
             (held.version, held.terms, held.refused) = (current.defined.version, terms, None);
             held.is_owned = current.defined.definition.mechanism == Mechanism::Owned;
@@ -216,7 +264,7 @@ impl Node {
         }
         match held.purse.spend(call.cost, now_ms, &held.terms) {
             Spent::Yes { ask, sequence } => {
-                if ask {
+                if ask && may_ask {
                     let message = held.purse.ask(0, now_ms, &held.terms);
                     tokio::spawn(self.clone().renew(place.clone(), message));
                 }
@@ -231,7 +279,7 @@ impl Node {
                             refused.retry_at_ms.map(|at_ms| at_ms.saturating_sub(now_ms).max(1));
                         Step::Done(Local::Refused { retry_after_ms, reset_ms })
                     }
-                    None if renewed => Step::Done(Local::Ask),
+                    None if renewed || !may_ask => Step::Done(Local::Ask),
                     None if held.purse.is_asking() => Step::Wait(held.answered.clone().notified_owned()),
                     None => Step::Renew(held.purse.ask(call.cost, now_ms, &held.terms)),
                 }
@@ -260,7 +308,7 @@ impl Node {
     }
 
     /// Says to the store what became of a lease, and hears what it has now.
-    async fn renew(self: Arc<Self>, place: Key, message: Message) {
+    pub(super) async fn renew(self: Arc<Self>, place: Key, message: Message) {
         let Some((limit, key, id, answered)) = self
             .purses
             .shard(&place)
@@ -318,63 +366,4 @@ impl Node {
         Metrics::count(&self.metrics.lease_renewals, label);
         answered.notify_waiters();
     }
-
-    /// Gives back what is idle, or all: everything that can be, at once.
-    async fn give_back(self: &Arc<Self>, all: bool) {
-        let now_ms = self.uptime_ms();
-        let mut leaving = Vec::new();
-        for shard in &self.purses.shards {
-            let mut shard = shard.lock().expect("no panic while held");
-            // An empty purse that nobody came back to.
-            let kept_ms = |held: &Held| held.used_ms + 2 * held.terms.ttl_ms;
-            shard.retain(|_, held| {
-                held.purse.is_asking() || now_ms < held.purse.closes_ms() || now_ms < kept_ms(held)
-            });
-            for (place, held) in shard.iter_mut() {
-                let is_open = now_ms < held.purse.closes_ms() && held.purse.balance(now_ms) > 0;
-                if !is_open || held.purse.is_asking() {
-                    continue;
-                }
-                // What another node owns now is that one's to spend.
-                let is_anothers = held.is_owned && !self.owns(place) && !self.hot.is_delegated(place, now_ms);
-                if all || is_anothers || held.purse.is_idle(now_ms) {
-                    leaving.push((place.clone(), held.purse.give_back(false, now_ms, &held.terms)));
-                } else if held.purse.is_due(now_ms) {
-                    leaving.push((place.clone(), held.purse.trim(now_ms, &held.terms)));
-                }
-            }
-        }
-        let mut leaving = leaving.into_iter();
-        loop {
-            let some: Vec<_> = leaving.by_ref().take(GIVEN_BACK_AT_ONCE).collect();
-            if some.is_empty() {
-                return;
-            }
-            let tasks: Vec<_> = some
-                .into_iter()
-                .map(|(place, message)| tokio::spawn(self.clone().renew(place, message)))
-                .collect();
-            for task in tasks {
-                // A task that panicked has given nothing back: the lease's end does.
-                drop(task.await);
-            }
-        }
-    }
-}
-
-/// Looks after purses until the node drains, and then gives everything back.
-pub(crate) async fn keep(node: Arc<Node>) {
-    loop {
-        tokio::select! {
-            biased;
-            () = node.draining.wait() => return,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
-        }
-        node.give_back(false).await;
-    }
-}
-
-/// Before stopping.
-pub(crate) async fn return_all(node: &Arc<Node>) {
-    node.give_back(true).await;
 }

@@ -11,6 +11,7 @@
 //! - `leasing`: decided here, out of what was debited at the store
 //! - `owned`, `forward`: decided at the node that owns the key, and how checks get there
 //! - `hot`: keys that are used far more than others
+//! - `returning`: giving back what was leased and isn't needed, and everything before the node stops
 //! - `lend`: leases for those who decide in a process of their own
 //! - `fallback`: what happens when the store can't decide
 //! - `holding`: several that the store can't charge in one step
@@ -25,7 +26,7 @@ mod check;
 pub(crate) mod definitions;
 pub(crate) mod fallback;
 pub(crate) mod forward;
-mod holding;
+pub(crate) mod holding;
 pub(crate) mod hot;
 mod inspect;
 pub(crate) mod keys;
@@ -33,6 +34,7 @@ pub(crate) mod leasing;
 mod lend;
 mod manage;
 mod owned;
+pub(crate) mod returning;
 
 pub use calls::{
     Answered, Booked, CheckCall, Checked, Denial, LeaseState, Lent, LimitError, LimitPage, LimitState,

@@ -1,22 +1,25 @@
-//! A store that counts the commits which change locks and elections.
+//! A store that counts the commits which change locks and elections, and loses answers on demand.
 
 use baton_core::meter::Charged;
 use baton_core::{Bytes, Commit, Key, Outcome};
 use baton_store::watch::Watch;
-use baton_store::{Charge, Guarantees, Page, Range, Reading, Store, StoreFuture, Usage};
+use baton_store::{Charge, Guarantees, Page, Range, Reading, Store, StoreError, StoreFuture, Usage};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub struct Counting {
     pub inner: Arc<dyn Store>,
     commits: AtomicU64,
     calls: AtomicU64,
     charges: AtomicU64,
+    forgets: AtomicBool,
 }
 
 impl Counting {
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, commits: AtomicU64::new(0), calls: AtomicU64::new(0), charges: AtomicU64::new(0) }
+        let count = || AtomicU64::new(0);
+        let forgets = AtomicBool::new(false);
+        Self { inner, commits: count(), calls: count(), charges: count(), forgets }
     }
 
     /// Commits that changed a roster or a grant: histories are written by others.
@@ -32,6 +35,11 @@ impl Counting {
     /// Charges of meters.
     pub fn charges(&self) -> u64 {
         self.charges.load(Ordering::SeqCst)
+    }
+
+    /// Whether answers to charges that are remembered get lost.
+    pub fn forget(&self, forgets: bool) {
+        self.forgets.store(forgets, Ordering::SeqCst);
     }
 
     fn looks(&self, at_locks: bool) {
@@ -58,7 +66,12 @@ impl Store for Counting {
 
     fn charge(&self, charge: Charge) -> StoreFuture<'_, Charged> {
         self.charges.fetch_add(1, Ordering::SeqCst);
-        self.inner.charge(charge)
+        let is_lost = charge.memo.is_some() && self.forgets.load(Ordering::SeqCst);
+        let charging = self.inner.charge(charge);
+        Box::pin(async move {
+            let charged = charging.await;
+            if is_lost { Err(StoreError::Unknown { detail: "lost".into() }) } else { charged }
+        })
     }
 
     fn read(&self, keys: Vec<Key>) -> StoreFuture<'_, Reading> {

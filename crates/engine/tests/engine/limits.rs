@@ -320,3 +320,29 @@ async fn a_cost_beyond_all_counting_is_a_plain_no_and_a_look_beside_what_counts_
         assert_eq!(answered.checks[1].remaining, 0);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_request_over_several_limits_counts_once_also_when_nothing_is_left() {
+    let ground = ground(2).await;
+    let [engine, other] = &ground.engines[..] else { panic!("two nodes") };
+    for (limit, most) in [("a", 1), ("b", 2), ("c", 3)] {
+        engine.put_limit(&name(limit), definition(Algorithm::FixedWindow, most, DAY_MS)).await.unwrap();
+    }
+    let calls = [call("a", "k", 1), call("b", "k", 1), call("c", "k", 1)];
+    let wanted = Wanted { request_id: Some("r".into()), ..Wanted::default() };
+    for engine in [engine, other, engine] {
+        assert!(engine.check_limits(&calls, &wanted).await.unwrap().allowed);
+    }
+    let anew = Wanted { request_id: Some("s".into()), ..Wanted::default() };
+    assert!(!other.check_limits(&calls, &anew).await.unwrap().allowed);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    for limit in ["a", "b", "c"] {
+        let mut usage = engine.usage(&name(limit), "k").await.unwrap();
+        while usage.outstanding > 0 {
+            assert!(Instant::now() < deadline, "{limit}: {usage:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            usage = engine.usage(&name(limit), "k").await.unwrap();
+        }
+        assert_eq!(usage.used, 1, "{limit}");
+    }
+}
