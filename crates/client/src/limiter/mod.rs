@@ -167,11 +167,11 @@ impl Inner {
 
     /// Says to the server what became of a lease, and hears what it has now. Whether there was an answer.
     async fn ask(self: Arc<Self>, key: String, message: Message) -> bool {
-        let (lease_id, version) = self.purses.lease_of(&key);
+        let (lease_id, version) = self.purses.lease_of(&key, &self.owner);
         let request = LeaseRequest {
             key: key.clone(),
             node_id: self.owner.clone(),
-            lease_id: format!("{}.{lease_id}", self.owner),
+            lease_id,
             sequence: message.sequence,
             want: message.want,
             spent: message.spent,

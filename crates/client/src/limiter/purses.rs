@@ -33,6 +33,8 @@ pub(super) struct Purses {
 struct Held {
     purse: Purse,
     lease: u64,
+    /// What the server calls it.
+    called: Option<String>,
     terms: Terms,
     version: Option<u64>,
     answered: Arc<Notify>,
@@ -113,9 +115,13 @@ impl Purses {
         })
     }
 
-    /// The lease of a key, and the version it counts by.
-    pub fn lease_of(&self, key: &str) -> (u64, Option<u64>) {
-        self.shard(key).get(key).map_or((0, None), |held| (held.lease, held.version))
+    /// What the lease of a key is called, and the version it counts by.
+    pub fn lease_of(&self, key: &str, owner: &str) -> (String, Option<u64>) {
+        let shard = self.shard(key);
+        let held = shard.get(key);
+        let called = held.and_then(|held| held.called.clone());
+        let lease = held.map_or(0, |held| held.lease);
+        (called.unwrap_or_else(|| format!("{owner}.{lease}")), held.and_then(|held| held.version))
     }
 
     /// An answer. Whether there is something to spend now, or may be.
@@ -126,7 +132,9 @@ impl Purses {
             self.unleased_until_ms.store(now_ms + UNLEASED_MS, Ordering::Relaxed);
         }
         // A life that is shorter than was asked for counts from the same moment.
-        held.purse.heard_for(message.sequence, lent.granted, lent.ttl_millis);
+        if held.purse.heard_for(message.sequence, lent.granted, lent.ttl_millis) {
+            held.called = Some(lent.lease_id.clone());
+        }
         held.terms = Terms { ttl_ms: lent.ttl_millis.max(1), size: lent.size };
         held.version = Some(lent.version);
         (held.limit, held.remaining) = (lent.limit, lent.remaining);
@@ -181,6 +189,7 @@ impl Held {
         Self {
             purse: Purse::default(),
             lease,
+            called: None,
             terms: Terms { ttl_ms: TTL_MS, size: None },
             version: None,
             answered: Arc::default(),

@@ -5,7 +5,7 @@ use super::check::hex;
 use super::definitions::Current;
 use crate::engine::{Engine, Node};
 use baton_core::Name;
-use baton_core::limit::{Receipt, call_id, memo_key, meter_key};
+use baton_core::limit::{Metered, Receipt, call_id, memo_key, meter_key};
 use baton_core::meter::{Algorithm, Claim, Memo, RowClaim, RowKind, Take, Verdict};
 use baton_store::Charge;
 
@@ -56,7 +56,8 @@ impl Engine {
             return Ok(Booked::No(Denial { reason: "budget_exhausted", retry_after_ms }));
         }
         let at = Node::counted_at(&charged, 0);
-        let receipt = Receipt { id, amount: call.cost, at };
+        let metered = Metered::of_meter(name, &charge.claims[0].key);
+        let receipt = Receipt { id, amount: call.cost, at, metered };
         Ok(Booked::At { wait_ms: found.wait_ms, reservation_id: receipt.issue(&node.key, name, &call.key) })
     }
 
@@ -67,7 +68,8 @@ impl Engine {
         let receipt = Receipt::read(receipt, &node.key, name, key).ok_or(LimitError::BadReceipt)?;
         let made = |currents: &[Current]| {
             let current = &currents[0];
-            let metered = node.limit_keys.metered(name, &current.defined.definition, key);
+            // The one it was counted on: another node may see the key on the other one by now, and so may this one.
+            let metered = receipt.metered.key(key);
             let rule = current.defined.rule(metered, current.edges);
             let meter = meter_key(name, metered);
             let id = call_id(&[b"limit refund".as_slice(), &receipt.id[..], name.path(), key.as_bytes()]);
@@ -87,7 +89,7 @@ impl Engine {
         let node = &self.node;
         let made = |currents: &[Current]| {
             let current = &currents[0];
-            let metered = node.limit_keys.metered(name, &current.defined.definition, key);
+            let metered = Metered::of_lease(lease_id).key(key);
             let row = RowClaim {
                 id: lease_id.into(),
                 owner: format!("{:016x}", node.id.0),

@@ -168,6 +168,8 @@ pub struct LeaseState {
 /// A part of a limit, lent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lent {
+    /// What it is called from now on.
+    pub lease_id: String,
     /// What the lease has now; 0 if there is none.
     pub amount: u64,
     /// How long it lives; 0 if the limit isn't leased.

@@ -7,7 +7,7 @@ use crate::engine::{Engine, Node};
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use baton_core::Key;
-use baton_core::limit::{Receipt, call_id, memo_key, meter_key};
+use baton_core::limit::{Metered, Receipt, call_id, memo_key, meter_key};
 use baton_core::meter::{Algorithm, Charged, Claim, Memo, RowClaim, RowKind, Take, Verdict};
 use baton_store::Charge;
 use std::sync::Arc;
@@ -184,7 +184,10 @@ impl Node {
                 false => Take::AllOrNone(call.cost),
             };
             let is_place = rule.algorithm == Algorithm::InFlight && call.cost > 0;
-            let row = is_place.then(|| self.place(definition.lease_ttl_ms, identity));
+            let row = is_place.then(|| {
+                let metered = Metered::of_meter(&call.limit, &key);
+                self.place(definition.lease_ttl_ms, identity, metered)
+            });
             claims.push(Claim { key, rule, take, row });
         }
         let memo = identity.memo.as_ref().map(|digest| Memo {
@@ -195,9 +198,10 @@ impl Node {
         Ok(Charge { claims, memo })
     }
 
-    fn place(&self, ttl_ms: Option<u64>, identity: &Identity) -> RowClaim {
+    fn place(&self, ttl_ms: Option<u64>, identity: &Identity, metered: Metered) -> RowClaim {
+        let id = hex(&identity.id);
         RowClaim {
-            id: hex(&identity.id),
+            id: metered.lease_id(&id).unwrap_or(id),
             owner: format!("{:016x}", self.id.0),
             kind: RowKind::Place,
             ttl_ms: ttl_ms.unwrap_or(PLACE_TTL_MS),
@@ -241,14 +245,15 @@ impl Node {
                 denial = Some((index, Denial { reason: "budget_exhausted", retry_after_ms }));
             }
             let counts = refused.is_none() && found.granted > 0;
+            let metered = Metered::of_meter(&call.limit, &claim.key);
             let in_flight = definition.algorithm == Algorithm::InFlight;
             let receipt = (wanted.receipt && counts && !in_flight).then(|| {
-                let receipt =
-                    Receipt { id: identity.id, amount: found.granted, at: Self::counted_at(&charged, index) };
+                let at = Self::counted_at(&charged, index);
+                let receipt = Receipt { id: identity.id, amount: found.granted, at, metered };
                 receipt.issue(&self.key, &call.limit, &call.key)
             });
             let place = (counts && in_flight).then(|| {
-                let row = self.place(definition.lease_ttl_ms, identity);
+                let row = self.place(definition.lease_ttl_ms, identity, metered);
                 Place { lease_id: row.id, ttl_ms: row.ttl_ms }
             });
             self.note_remaining(definition, &claim.key, meter.remaining(rule));

@@ -86,7 +86,7 @@ impl Definitions {
         Current { defined: known.defined.clone(), edges: known.edges }
     }
 
-    pub fn forget(&self, name: &Name) {
+    fn forget(&self, name: &Name) {
         self.known().remove(name);
     }
 
@@ -127,6 +127,12 @@ impl Node {
         }
     }
 
+    /// The limit is gone.
+    pub(super) fn forget_definition(&self, name: &Name) {
+        self.definitions.forget(name);
+        self.limit_keys.forget(name);
+    }
+
     /// What is known without asking anybody.
     pub(super) fn known_definition(&self, name: &Name) -> Option<Current> {
         self.definitions.get(name, self.now()).map(|(current, _)| current)
@@ -138,7 +144,7 @@ impl Node {
         match reading.records.pop().flatten() {
             Some(record) => Ok(self.definitions.learn(name, defined(&record)?, reading.now)),
             None => {
-                self.definitions.forget(name);
+                self.forget_definition(name);
                 Err(LimitError::NotFound { limit: name.key().into() })
             }
         }
@@ -192,12 +198,12 @@ pub(crate) async fn keep(node: Arc<Node>, mut changes: Watch) {
                         let defined = Defined { definition, version: revision };
                         node.definitions.learn(&name, defined, node.now());
                     }
-                    Err(_) => node.definitions.forget(&name),
+                    Err(_) => node.forget_definition(&name),
                 }
             }
             Some(Change::Deleted { key, .. } | Change::Expired { key }) => {
                 if let Some(name) = Name::of_record(DEFINITION, &key.name) {
-                    node.definitions.forget(&name);
+                    node.forget_definition(&name);
                 }
             }
         }

@@ -3,9 +3,9 @@
 use super::calls::{Lent, LimitError};
 use super::definitions::Current;
 use super::leasing::terms;
-use crate::engine::Engine;
+use crate::engine::{Engine, Node};
 use baton_core::Name;
-use baton_core::limit::meter_key;
+use baton_core::limit::{Definition, Metered, meter_key};
 use baton_core::meter::{Algorithm, Claim, PRODUCT_MAX, RowClaim, RowKind, Take};
 use baton_store::Charge;
 
@@ -42,7 +42,7 @@ impl Engine {
         let made = |currents: &[Current]| {
             let current = &currents[0];
             let definition = &current.defined.definition;
-            let metered = node.limit_keys.metered(name, definition, &call.key);
+            let (metered, lease_id) = node.lent_of(name, definition, call);
             let rule = current.defined.rule(metered, current.edges);
             let is_place = rule.algorithm == Algorithm::InFlight;
             let terms = terms(definition, metered);
@@ -58,7 +58,7 @@ impl Engine {
             let take =
                 if terms.is_some() && want > 0 && is_current { Take::Share(want) } else { Take::Nothing };
             let row = RowClaim {
-                id: call.lease_id.clone(),
+                id: lease_id,
                 owner: call.owner.clone(),
                 kind: if is_place { RowKind::Place } else { RowKind::Lease },
                 // Never shorter than its holder believes, who may not hear of the change.
@@ -71,14 +71,17 @@ impl Engine {
             Ok(Charge { claims: vec![claim], memo: None })
         };
         let (currents, charge, charged) = node.charge_by(&[name], node.deadline(), made).await?;
-        let rule = &charge.claims[0].rule;
+        let Claim { key: place, rule, row, .. } = &charge.claims[0];
+        let lease_id = row.as_ref().map_or_else(|| call.lease_id.clone(), |row| row.id.clone());
         let meter = &charged.meters.first().ok_or(crate::Failure::Internal)?.meter;
         let definition = &currents[0].defined.definition;
+        let metered = Metered::of_meter(name, place).key(&call.key);
         let is_place = rule.algorithm == Algorithm::InFlight;
         let place_ttl_ms = if is_place { definition.lease_ttl_ms.unwrap_or(PLACE_TTL_MS) } else { 0 };
-        let ttl_ms = terms(definition, &call.key).map_or(place_ttl_ms, |terms| terms.ttl_ms);
+        let ttl_ms = terms(definition, metered).map_or(place_ttl_ms, |terms| terms.ttl_ms);
         Ok(Lent {
-            amount: meter.row(&call.lease_id).map_or(0, |row| row.amount),
+            amount: meter.row(&lease_id).map_or(0, |row| row.amount),
+            lease_id,
             ttl_ms,
             capacity: rule.capacity,
             remaining: meter.remaining(rule),
@@ -87,5 +90,22 @@ impl Engine {
             size: currents[0].defined.definition.lease_size,
             version: currents[0].defined.version,
         })
+    }
+}
+
+impl Node {
+    /// Whose meter a lease is of, and what it is called. Its first message decides, and its name says so from then on: which keys are
+    /// beyond the most that have a meter of their own, each node knows for itself.
+    fn lent_of<'a>(&self, name: &Name, definition: &Definition, call: &'a LendCall) -> (&'a str, String) {
+        let said = Metered::of_lease(&call.lease_id);
+        let is_first = call.sequence == 1 && definition.algorithm != Algorithm::InFlight;
+        if said == Metered::Own && is_first {
+            let metered = self.limit_keys.metered(name, definition, &call.key);
+            let metered = Metered::of_meter(name, &meter_key(name, metered));
+            if let Some(lease_id) = metered.lease_id(&call.lease_id) {
+                return (metered.key(&call.key), lease_id);
+            }
+        }
+        (said.key(&call.key), call.lease_id.clone())
     }
 }

@@ -254,7 +254,7 @@ async fn leased(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     let _place = exchange.enter(Class::Urgent)?;
     let lent = exchange.server.engine.lend(&name, &call).await?;
     let response = LeaseResponse {
-        lease_id: call.lease_id,
+        lease_id: lent.lease_id,
         granted: lent.amount,
         ttl_millis: lent.ttl_ms,
         size: lent.size,
