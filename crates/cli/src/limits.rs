@@ -1,6 +1,7 @@
 //! `baton limits`: defining limits, looking at them, and checking from the shell.
 
 mod check;
+mod log;
 mod put;
 
 use crate::client::ClientOptions;
@@ -62,6 +63,9 @@ pub enum LimitsCommand {
         /// The limit
         name: String,
     },
+    /// Show what was decided about an audited limit
+    #[command(after_help = log::HELP)]
+    Audit(log::LogArguments),
     /// Give back what a check was counted for, because the work wasn't done
     #[command(after_help = "Example:\n  baton limits refund api acme \"$RECEIPT\"")]
     Refund {
@@ -107,6 +111,7 @@ pub async fn run(command: LimitsCommand, client: &ClientOptions) -> Result<u8, F
         }
         LimitsCommand::Bound { name, key } => bound(&baton, name, key.as_deref(), json).await,
         LimitsCommand::Leases { name } => leases(&baton, name, json).await,
+        LimitsCommand::Audit(arguments) => log::audit(arguments, &baton, json).await,
         LimitsCommand::Refund { name, key, receipt } => {
             let refunded = baton.limit(name).refund(&key, &receipt).await?;
             let body = serde_json::json!({ "refunded": refunded });
@@ -223,6 +228,9 @@ fn fields(status: &LimitStatus) -> Vec<(&'static str, String)> {
     let ttl = definition.lease_ttl_millis.map(|ms| duration::show(Duration::from_millis(ms)));
     fields.extend(ttl.map(|ttl| ("lease ttl", ttl)));
     fields.extend(number("keys at most", definition.max_keys));
+    if definition.audit == Some(true) {
+        fields.push(("audit", "every decision is written down before it is answered".to_owned()));
+    }
     if definition.dry_run {
         fields.push(("dry run", "it counts, and refuses nobody".to_owned()));
     }

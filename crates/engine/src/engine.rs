@@ -5,6 +5,7 @@ use crate::limit::definitions::{self, Definitions};
 use crate::limit::fallback::{self, Fallbacks};
 use crate::limit::keys::Keys;
 use crate::limit::leasing::{self, Purses};
+use crate::limit::log::{self, Logs};
 use crate::lock::desks::Desks;
 use crate::lock::history::History;
 use crate::lock::rosters::Rosters;
@@ -80,6 +81,7 @@ pub(crate) struct Node {
     pub tallies: Tallies,
     pub definitions: Definitions,
     pub limit_keys: Keys,
+    pub limit_logs: Logs,
     pub purses: Purses,
     pub fallbacks: Fallbacks,
     pub draining: Signal,
@@ -115,6 +117,7 @@ impl Engine {
             tallies: Tallies::default(),
             definitions: Definitions::default(),
             limit_keys: Keys::default(),
+            limit_logs: Logs::default(),
             purses: Purses::default(),
             fallbacks: Fallbacks::default(),
             draining: Signal::default(),
@@ -137,6 +140,7 @@ impl Engine {
         tokio::spawn(definitions::keep(node.clone(), changes));
         tokio::spawn(leasing::keep(node.clone()));
         tokio::spawn(fallback::keep(node.clone()));
+        tokio::spawn(log::keep(node.clone()));
         tokio::spawn(crate::lock::history::keep(node.clone()));
         tokio::spawn(crate::lock::sweep::keep(node.clone()));
         Ok(Self { node })
@@ -174,6 +178,7 @@ impl Engine {
         self.node.desks.emptied().await;
         leasing::return_all(&self.node).await;
         fallback::settle_all(&self.node).await;
+        log::flush(&self.node).await;
         crate::lock::history::flush(&self.node).await;
         if self.node.is_shared {
             members::leave(&self.node).await;

@@ -46,6 +46,7 @@ routes! {
     Health = "/healthz";
     History = "/v1/locks/{lockKey}/history";
     Limit = "/v1/limits/{name}";
+    LimitAudit = "/v1/limits/{name}/audit";
     LimitBound = "/v1/limits/{name}/bound";
     LimitCheck = "/v1/limits/{name}/check";
     LimitLease = "/v1/limits/{name}/lease";

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 mod definition;
 mod lease;
+mod log;
 
 pub use definition::{
     Algorithm, CalendarUnit, FailurePolicy, LimitDefinition, LimitOverride, Mechanism, Purpose, Reclaim,
@@ -13,6 +14,7 @@ pub use definition::{
 pub use lease::{
     LeaseList, LeaseRequest, LeaseResponse, LeaseStatus, ReturnLeaseRequest, ReturnLeaseResponse,
 };
+pub use log::{LimitLog, LimitLogLine};
 
 /// A definition as it stands, with what was chosen for it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -9,6 +9,7 @@
 //! - [`change`]: putting and removing one
 //! - [`calendar`]: days and months in a time zone
 //! - [`rule`]: from a definition and a key to the rule of its meter
+//! - [`log`]: what was decided, and what became of leases
 //! - [`metered`]: which meter something was counted on
 //! - [`purse`]: a lease, from its holder's side
 //! - [`receipt`]: what a check is given back with
@@ -18,6 +19,7 @@ pub mod bound;
 pub mod calendar;
 pub mod change;
 pub mod definition;
+pub mod log;
 pub mod metered;
 pub mod purse;
 pub mod receipt;
@@ -30,6 +32,7 @@ pub use bound::{Bound, BoundItem, bound};
 pub use calendar::{Calendar, CalendarUnit};
 pub use change::{Put, put, remove};
 pub use definition::{Definition, Mechanism, Override, Policy, Purpose};
+pub use log::{Event, Line, Log};
 pub use metered::Metered;
 pub use receipt::Receipt;
 pub use rule::{Defined, overflow_key};

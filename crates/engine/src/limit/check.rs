@@ -3,11 +3,12 @@
 use super::calls::{Answered, CheckCall, Checked, Denial, LimitError, Place, Source};
 use super::definitions::Current;
 use super::leasing::{Local, Ticket};
+use super::log::Room;
 use crate::engine::{Engine, Node};
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use baton_core::Key;
-use baton_core::limit::{Metered, Receipt, call_id, memo_key, meter_key};
+use baton_core::limit::{Log, Metered, Receipt, call_id, memo_key, meter_key};
 use baton_core::meter::{Algorithm, Charged, Claim, Memo, RowClaim, RowKind, Take, Verdict};
 use baton_store::Charge;
 use std::sync::Arc;
@@ -67,9 +68,15 @@ impl Node {
         let may_be_local = wanted.request_id.is_none() && !wanted.receipt;
         let mut checks: Vec<Option<Checked>> = vec![None; calls.len()];
         let mut spent = SpentHere { node: self, places: Vec::new() };
-        let mut refused = None;
-        for (index, call) in calls.iter().enumerate().filter(|(_, call)| may_be_local && call.cost > 0) {
+        let (mut refused, mut rooms) = (None, Vec::new());
+        for (index, call) in calls.iter().enumerate().filter(|(_, call)| call.cost > 0) {
             let current = self.definition(&call.limit, until).await?;
+            if current.defined.definition.audit {
+                rooms.push(self.limit_logs.room(Log::Audit)?);
+            }
+            if !may_be_local {
+                continue;
+            }
             let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
             let (remaining, reset_ms, source) = match self.spend(call, &current, metered, until).await {
                 Local::Ask => continue,
@@ -91,10 +98,7 @@ impl Node {
         if refused.is_none() && !asked.is_empty() {
             let calls: Vec<_> = asked.iter().map(|index| calls[*index].clone()).collect();
             let only_looks = checks.iter().all(Option::is_none) && calls.iter().all(|call| call.cost == 0);
-            let answered = match self.check_centrally(&calls, wanted, only_looks, until).await {
-                Ok(answered) => answered,
-                Err(error) => self.fall_back(&calls, error).await?,
-            };
+            let answered = self.ask_the_store(calls, wanted, only_looks, rooms, until).await?;
             refused = answered.refused.map(|(place, denial)| (asked[place], denial));
             for (index, checked) in asked.into_iter().zip(answered.checks) {
                 checks[index] = Some(checked);
@@ -117,6 +121,32 @@ impl Node {
         let refused = refused.zip(place).map(|((_, denial), place)| (place, denial));
         let (indices, checks) = found.into_iter().unzip();
         Ok(Answered { allowed: refused.is_none(), indices, checks, refused })
+    }
+
+    /// Decided by the store, or as a policy says; and written down, if it is to be.
+    async fn ask_the_store(
+        self: &Arc<Self>,
+        calls: Vec<CheckCall>,
+        wanted: &Wanted,
+        only_looks: bool,
+        rooms: Vec<Room>,
+        until: Instant,
+    ) -> Result<Answered, LimitError> {
+        let is_audited = !rooms.is_empty();
+        let (node, wanted) = (self.clone(), wanted.clone());
+        let asking = async move {
+            let answered = match node.check_centrally(&calls, &wanted, only_looks, until).await {
+                Ok(answered) => answered,
+                Err(error) => node.fall_back(&calls, error).await?,
+            };
+            node.audit_checks(&calls, &wanted, &answered, rooms, until).await?;
+            Ok(answered)
+        };
+        if !is_audited {
+            return asking.await;
+        }
+        // By itself, so that what is counted is written down also if its caller goes away.
+        tokio::spawn(asking).await.map_err(|_| Failure::Internal)?
     }
 
     /// Decided by the store.

@@ -106,6 +106,7 @@ mod tests {
             expected_nodes: None,
             keys_max: 1,
             dry_run: false,
+            audit: false,
             changed_at: baton_core::WallTime(0),
             overrides: Vec::new(),
         }

@@ -133,6 +133,7 @@ pub(super) fn terms(definition: &Definition, key: &str) -> Option<Terms> {
     let is_leased = definition.mechanism == Mechanism::Leased
         && definition.algorithm != Algorithm::InFlight
         && !definition.dry_run
+        && !definition.audit
         && definition.limit_of(key) / 20 >= CHUNK_MIN;
     let ttl_ms = definition.lease_ttl_ms.unwrap_or(TTL_MS).min(definition.window_ms.max(100));
     is_leased.then_some(Terms { ttl_ms, size: definition.lease_size })

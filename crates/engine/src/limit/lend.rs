@@ -1,11 +1,12 @@
 //! Leases for whoever decides in a process of its own, and places in flight that are kept longer.
 
-use super::calls::{Lent, LimitError};
+use super::calls::{Lent, LimitError, Source};
 use super::definitions::Current;
 use super::leasing::terms;
+use super::log::Said;
 use crate::engine::{Engine, Node};
 use baton_core::Name;
-use baton_core::limit::{Definition, Metered, meter_key};
+use baton_core::limit::{Definition, Event, Metered, meter_key};
 use baton_core::meter::{Algorithm, Claim, PRODUCT_MAX, RowClaim, RowKind, Take};
 use baton_store::Charge;
 
@@ -38,7 +39,8 @@ pub struct LendCall {
 impl Engine {
     /// Lends a part of a limit to be spent without asking, or keeps a place in flight.
     pub async fn lend(&self, name: &Name, call: &LendCall) -> Result<Lent, LimitError> {
-        let node = &self.node;
+        let (node, until) = (&self.node, self.node.deadline());
+        let room = node.room_if_audited(name, until).await?;
         let made = |currents: &[Current]| {
             let current = &currents[0];
             let definition = &current.defined.definition;
@@ -70,7 +72,7 @@ impl Engine {
             let claim = Claim { key: meter_key(name, metered), rule, take, row: Some(row) };
             Ok(Charge { claims: vec![claim], memo: None })
         };
-        let (currents, charge, charged) = node.charge_by(&[name], node.deadline(), made).await?;
+        let (currents, charge, charged) = node.charge_by(&[name], until, made).await?;
         let Claim { key: place, rule, row, .. } = &charge.claims[0];
         let lease_id = row.as_ref().map_or_else(|| call.lease_id.clone(), |row| row.id.clone());
         let meter = &charged.meters.first().ok_or(crate::Failure::Internal)?.meter;
@@ -79,8 +81,21 @@ impl Engine {
         let is_place = rule.algorithm == Algorithm::InFlight;
         let place_ttl_ms = if is_place { definition.lease_ttl_ms.unwrap_or(PLACE_TTL_MS) } else { 0 };
         let ttl_ms = terms(definition, metered).map_or(place_ttl_ms, |terms| terms.ttl_ms);
+        let amount = meter.row(&lease_id).map_or(0, |row| row.amount);
+        let said = Said {
+            event: Event::Kept,
+            key: &call.key,
+            by: &call.owner,
+            reference: &lease_id,
+            source: Source::Central.as_str(),
+            amount,
+            remaining: meter.remaining(rule),
+            spent: call.spent,
+            ttl_ms,
+        };
+        node.audit(name, &currents[0], room, said, until).await?;
         Ok(Lent {
-            amount: meter.row(&lease_id).map_or(0, |row| row.amount),
+            amount,
             lease_id,
             ttl_ms,
             capacity: rule.capacity,

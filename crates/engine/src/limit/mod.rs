@@ -4,6 +4,7 @@
 //! - [`calls`]: what can be asked, and what is answered
 //! - `definitions`: what is known of definitions, and how it stays fresh
 //! - `manage`: putting, removing and listing definitions
+//! - `log`: writing down what was decided; `audit`: before it is answered
 //! - `keys`: how many keys a limit has, so that there is an end to their meters
 //! - `check`: one check, or several together
 //! - `charging`: the way to the store
@@ -14,6 +15,7 @@
 //! - `book`: reservations, and what is given back
 //! - `inspect`: usage, leases and the bound
 
+mod audit;
 mod book;
 pub mod calls;
 mod charging;
@@ -25,11 +27,12 @@ mod inspect;
 pub(crate) mod keys;
 pub(crate) mod leasing;
 mod lend;
+pub(crate) mod log;
 mod manage;
 
 pub use calls::{
     Answered, Booked, CheckCall, Checked, Denial, LeaseState, Lent, LimitError, LimitPage, LimitState,
-    ReserveCall, Source, UsageState,
+    LogPage, LogPosition, ReserveCall, Source, UsageState,
 };
 pub use check::Wanted;
 pub use lend::LendCall;

@@ -28,7 +28,7 @@ async fn a_receipt_gives_back_to_the_meter_it_was_counted_on_at_any_node_and_onc
     let receipt = receipt(here, "k", 4).await;
     assert!(!check(here, "l", "other", 2).await.allowed, "all but one have used up what they share");
     for engine in [there, here, there] {
-        assert_eq!(engine.refund(&name("l"), "k", &receipt).await.unwrap(), 4, "the same answer");
+        assert_eq!(engine.refund(&name("l"), "k", &receipt, "").await.unwrap(), 4, "the same answer");
     }
     assert_eq!(here.usage(&name("l"), "k").await.unwrap().used, 1, "its own count is as it was");
     assert!(check(here, "l", "other", 5).await.allowed);
@@ -42,7 +42,7 @@ async fn a_reservation_is_cancelled_on_the_meter_it_was_booked_on() {
     let wanted = ReserveCall { key: "k".into(), cost: 5, wait_max_ms: DAY_MS, request_id: None };
     let booked = here.reserve(&name("l"), &wanted, "").await.unwrap();
     let Booked::At { reservation_id, .. } = booked else { panic!("{booked:?}") };
-    assert!(there.refund(&name("l"), "k", &reservation_id).await.unwrap() >= 4);
+    assert!(there.refund(&name("l"), "k", &reservation_id, "").await.unwrap() >= 4);
     assert!(check(here, "l", "other", 4).await.allowed, "those who share it have it again");
 }
 
@@ -55,7 +55,7 @@ async fn a_place_is_kept_and_left_on_the_meter_it_is_on_at_any_node() {
     let kept = there.lend(&name("l"), &lend("k", &place.lease_id, 2)).await.unwrap();
     assert_eq!(kept.amount, 1, "the other node finds it");
     assert!(!check(here, "l", "other", 1).await.allowed);
-    there.leave(&name("l"), "k", &place.lease_id).await.unwrap();
+    there.leave(&name("l"), "k", &place.lease_id, "").await.unwrap();
     assert!(check(here, "l", "other", 1).await.allowed, "it was left");
     assert!(!check(there, "l", "k", 1).await.allowed, "the one on its own meter was not");
 }

@@ -231,7 +231,7 @@ async fn bounded(exchange: &Exchange) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, &response))
 }
 
-fn key<'a>(parameters: &'a Parameters<'_>) -> Result<Option<&'a str>, Problem> {
+pub(super) fn key<'a>(parameters: &'a Parameters<'_>) -> Result<Option<&'a str>, Problem> {
     let key = parameters.get("key");
     key.map_or(Ok(()), |key| limits::check_text("key", key, limits::KEY_BYTES))?;
     Ok(key)
