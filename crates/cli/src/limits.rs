@@ -66,6 +66,9 @@ pub enum LimitsCommand {
     /// Show what was decided about an audited limit
     #[command(after_help = log::HELP)]
     Audit(log::LogArguments),
+    /// Show what became of leases: given, renewed, given back
+    #[command(after_help = "Example:\n  baton limits lease-log api --key acme")]
+    LeaseLog(log::LogArguments),
     /// Give back what a check was counted for, because the work wasn't done
     #[command(after_help = "Example:\n  baton limits refund api acme \"$RECEIPT\"")]
     Refund {
@@ -111,7 +114,8 @@ pub async fn run(command: LimitsCommand, client: &ClientOptions) -> Result<u8, F
         }
         LimitsCommand::Bound { name, key } => bound(&baton, name, key.as_deref(), json).await,
         LimitsCommand::Leases { name } => leases(&baton, name, json).await,
-        LimitsCommand::Audit(arguments) => log::audit(arguments, &baton, json).await,
+        LimitsCommand::Audit(arguments) => log::run(log::Log::Audit, arguments, &baton, json).await,
+        LimitsCommand::LeaseLog(arguments) => log::run(log::Log::Leases, arguments, &baton, json).await,
         LimitsCommand::Refund { name, key, receipt } => {
             let refunded = baton.limit(name).refund(&key, &receipt).await?;
             let body = serde_json::json!({ "refunded": refunded });

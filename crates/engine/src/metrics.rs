@@ -63,7 +63,7 @@ pub struct Metrics {
     pub commit_seconds: Histogram,
     /// Calls that the store failed, by how.
     pub store_errors: Family<OutcomeLabel, Counter>,
-    /// History events dropped because too many were waiting to be written.
+    /// Lines of history, of locks and of leases, dropped because too many were waiting or the store couldn't take them.
     pub history_dropped: Counter,
 }
 

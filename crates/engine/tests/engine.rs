@@ -7,6 +7,7 @@ mod engine {
     mod bundles;
     mod counting;
     mod elections;
+    mod lease_log;
     mod leases;
     mod limits;
     mod locks;

@@ -52,6 +52,7 @@ routes! {
     LimitLease = "/v1/limits/{name}/lease";
     LimitLeaseReturn = "/v1/limits/{name}/lease/return";
     LimitLeases = "/v1/limits/{name}/leases";
+    LimitLeasesLog = "/v1/limits/{name}/leases/log";
     LimitRefund = "/v1/limits/{name}/refund";
     LimitReserve = "/v1/limits/{name}/reserve";
     LimitUsage = "/v1/limits/{name}/usage";

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `GET /v1/limits/{name}/audit`
+/// `GET /v1/limits/{name}/audit` and `GET /v1/limits/{name}/leases/log`
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

@@ -1,4 +1,4 @@
-//! `baton limits audit`: what was decided, line by line.
+//! `baton limits audit` and `baton limits lease-log`: what was decided and what became of leases, line by line.
 
 use crate::failure::Failure;
 use crate::output;
@@ -30,14 +30,24 @@ pub struct LogArguments {
     after: Option<String>,
 }
 
-pub async fn audit(arguments: LogArguments, baton: &Baton, json: bool) -> Result<u8, Failure> {
+/// Which log.
+#[derive(Clone, Copy)]
+pub enum Log {
+    Audit,
+    Leases,
+}
+
+pub async fn run(log: Log, arguments: LogArguments, baton: &Baton, json: bool) -> Result<u8, Failure> {
     let LogArguments { name, key, limit, after } = arguments;
-    let log = baton.limit(name);
+    let asked = baton.limit(name);
     let mut query = LogQuery { key, limit: None, cursor: after };
     let mut all = LimitLog { lines: Vec::new(), next_cursor: None };
     loop {
         query.limit = Some(PAGE.min(limit.saturating_sub(all.lines.len() as u64)).max(1));
-        let page = log.audit(&query).await?;
+        let page = match log {
+            Log::Audit => asked.audit(&query).await?,
+            Log::Leases => asked.lease_log(&query).await?,
+        };
         all.lines.extend(page.lines);
         (query.cursor, all.next_cursor) = (page.next_cursor.clone(), page.next_cursor);
         if query.cursor.is_none() || all.lines.len() as u64 >= limit {
@@ -49,28 +59,33 @@ pub async fn audit(arguments: LogArguments, baton: &Baton, json: bool) -> Result
     } else if all.lines.is_empty() {
         output::line("nothing is written down")?;
     } else {
-        show(all)?;
+        show(log, all)?;
     }
     Ok(0)
 }
 
-fn show(log: LimitLog) -> Result<(), Failure> {
-    let rows = log.lines.into_iter().map(|line| {
+fn show(log: Log, all: LimitLog) -> Result<(), Failure> {
+    let rows = all.lines.into_iter().map(|line| {
         let LimitLogLine { event, at, key, amount, remaining, source, by, request_id, lease_id, .. } = line;
+        let spent = line.spent.map(|spent| spent.to_string());
         [
             output::utc(at),
             event,
             key,
             amount.to_string(),
             remaining.to_string(),
-            source.unwrap_or_default(),
+            source.or(spent).unwrap_or_default(),
             by.unwrap_or_default(),
             request_id.or(lease_id).unwrap_or_default(),
             line.cursor,
         ]
     });
-    output::table(["AT", "EVENT", "KEY", "AMOUNT", "LEFT", "DECIDED", "BY", "ID", "CURSOR"], rows.collect())?;
-    if log.next_cursor.is_some() {
+    let sixth = match log {
+        Log::Audit => "DECIDED",
+        Log::Leases => "SPENT",
+    };
+    output::table(["AT", "EVENT", "KEY", "AMOUNT", "LEFT", sixth, "BY", "ID", "CURSOR"], rows.collect())?;
+    if all.next_cursor.is_some() {
         output::line("... and more: raise --limit, or go on with --after")?;
     }
     Ok(())

@@ -121,6 +121,12 @@ impl Limit {
         self.log("audit", query).await
     }
 
+    /// What became of leases of it, of nodes and of processes, a page at a time, oldest first. Written behind the answers, so a crash may lose
+    /// the last of it.
+    pub async fn lease_log(&self, query: &LogQuery) -> Result<LimitLog, Error> {
+        self.log("leases/log", query).await
+    }
+
     async fn log(&self, action: &str, query: &LogQuery) -> Result<LimitLog, Error> {
         self.check_names()?;
         if let Some(key) = &query.key {

@@ -165,11 +165,20 @@ impl Inner {
         Moment::now().since(self.began).as_millis() as u64 + 1
     }
 
-    /// Says to the server what became of a lease, and hears what it has now. Whether there was an answer.
+    /// Says to the server what became of a lease, and hears what it has now: what was given by a definition that has changed since goes
+    /// back at once. Whether there was an answer.
     async fn ask(self: Arc<Self>, key: String, message: Message) -> bool {
-        let (lease_id, version) = self.purses.lease_of(&key, &self.owner);
+        let is_heard = self.say(&key, message).await;
+        if let Some(message) = self.purses.outdated(&key, self.now_ms()) {
+            self.say(&key, message).await;
+        }
+        is_heard
+    }
+
+    async fn say(&self, key: &str, message: Message) -> bool {
+        let (lease_id, version) = self.purses.lease_of(key, &self.owner);
         let request = LeaseRequest {
-            key: key.clone(),
+            key: key.to_owned(),
             node_id: self.owner.clone(),
             lease_id,
             sequence: message.sequence,
@@ -182,9 +191,9 @@ impl Inner {
         let answer: Result<LeaseResponse, Error> = self.limit.lease(&request).await;
         let now_ms = self.now_ms();
         match answer {
-            Ok(lent) => self.purses.heard(&key, &message, &lent, now_ms),
+            Ok(lent) => self.purses.heard(key, &message, &lent, now_ms),
             Err(_) => {
-                self.purses.unheard(&key, &message, now_ms);
+                self.purses.unheard(key, &message, now_ms);
                 false
             }
         }

@@ -286,6 +286,9 @@ impl Node {
                 memo: None,
             })
         };
+        if message.lapsed > 0 {
+            self.log_lapse(&limit, &key, &id, message.lapsed);
+        }
         let outcome = self.charge_by(&[&limit], self.deadline(), made).await;
         let now_ms = self.uptime_ms();
         let label = {
@@ -301,6 +304,7 @@ impl Node {
                         self.note_remaining(definition, &place, meter.remaining(rule));
                         let reset_at_ms = now_ms + meter.reset_ms(rule);
                         held.store = Seen { remaining: meter.remaining(rule), reset_at_ms };
+                        self.log_lease_message(&limit, &key, &charge.claims[0], meter);
                     }
                     held.purse.heard(message.sequence, amount);
                     self.metrics.lease_size.observe(amount as f64);
@@ -316,6 +320,22 @@ impl Node {
         answered.notify_waiters();
     }
 
+    /// What an older definition than this version has given goes back, without waiting for its key to come again.
+    pub(super) async fn give_back_of(self: &Arc<Self>, limit: &Name, version: Revision) {
+        let now_ms = self.uptime_ms();
+        let mut leaving = Vec::new();
+        for shard in &self.purses.shards {
+            let mut shard = shard.lock().expect("no panic while held");
+            let given = shard.iter_mut().filter(|(_, held)| held.version < version && held.limit == *limit);
+            for (place, held) in given {
+                if held.purse.balance(now_ms) > 0 && !held.purse.is_asking() {
+                    leaving.push((place.clone(), held.purse.give_back(false, now_ms, &held.terms)));
+                }
+            }
+        }
+        self.send_back(leaving).await;
+    }
+
     /// Gives back what is idle, or all: everything that can be, at once.
     async fn give_back(self: &Arc<Self>, all: bool) {
         let now_ms = self.uptime_ms();
@@ -325,7 +345,13 @@ impl Node {
             // An empty purse that nobody came back to.
             let kept_ms = |held: &Held| held.used_ms + 2 * held.terms.ttl_ms;
             shard.retain(|_, held| {
-                held.purse.is_asking() || now_ms < held.purse.closes_ms() || now_ms < kept_ms(held)
+                let is_kept =
+                    held.purse.is_asking() || now_ms < held.purse.closes_ms() || now_ms < kept_ms(held);
+                let lapsed = if is_kept { 0 } else { held.purse.lapse(now_ms) };
+                if lapsed > 0 {
+                    self.log_lapse(&held.limit, &held.key, &held.id, lapsed);
+                }
+                is_kept
             });
             for (place, held) in shard.iter_mut() {
                 let is_open = now_ms < held.purse.closes_ms() && held.purse.balance(now_ms) > 0;
@@ -339,6 +365,10 @@ impl Node {
                 }
             }
         }
+        self.send_back(leaving).await;
+    }
+
+    async fn send_back(self: &Arc<Self>, leaving: Vec<(Key, Message)>) {
         let mut leaving = leaving.into_iter();
         loop {
             let some: Vec<_> = leaving.by_ref().take(GIVEN_BACK_AT_ONCE).collect();

@@ -94,6 +94,9 @@ impl Engine {
             ttl_ms,
         };
         node.audit(name, &currents[0], room, said, until).await?;
+        if !is_place {
+            node.log_lease_message(name, metered, &charge.claims[0], meter);
+        }
         Ok(Lent {
             amount,
             lease_id,

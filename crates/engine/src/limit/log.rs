@@ -12,6 +12,7 @@ use crate::engine::Node;
 use crate::failure::Failure;
 use baton_core::limit::log::{Appending, LINES_MAX, append};
 use baton_core::limit::{Event, Line, Log};
+use baton_core::meter::{Claim, Meter, Take};
 use baton_core::{Name, Record, Revision};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -142,6 +143,51 @@ impl Node {
     /// Writes a line behind the answer.
     pub(super) fn write_later(&self, log: Log, name: &Name, line: Line, room: Room) {
         self.limit_logs.push(log, name, Waiting { line, room, written: None });
+    }
+
+    /// Keeps what became of a lease, behind the answers. At the bound, or where memory is short, it is dropped, and counted.
+    fn log_lease(&self, name: &Name, said: Said<'_>) {
+        match self.limit_logs.room(Log::Leases) {
+            Ok(room) if !self.store.usage().is_tight() => {
+                self.write_later(Log::Leases, name, self.line(said), room);
+            }
+            _ => {
+                self.metrics.history_dropped.inc();
+            }
+        }
+    }
+
+    /// The same, of what a holder said and what it has then. Who asked for more and got nothing has nothing to be written down.
+    pub(super) fn log_lease_message(&self, name: &Name, key: &str, claim: &Claim, meter: &Meter) {
+        let Some(row) = &claim.row else { return };
+        let amount = meter.row(&row.id).map_or(0, |row| row.amount);
+        let event = match (amount, row.sequence) {
+            (0, 2..) if claim.take == Take::Nothing => Event::Returned,
+            (0, _) => return,
+            (_, 1) => Event::Granted,
+            _ => Event::Renewed,
+        };
+        let said = Said {
+            event,
+            key,
+            by: &row.owner,
+            reference: &row.id,
+            source: "",
+            amount,
+            remaining: meter.remaining(&claim.rule),
+            spent: row.spent,
+            ttl_ms: if amount > 0 { row.ttl_ms } else { 0 },
+        };
+        self.log_lease(name, said);
+    }
+
+    /// Keeps that a lease of this node ended with something left in it.
+    pub(super) fn log_lapse(&self, name: &Name, key: &str, lease_id: &str, amount: u64) {
+        let (event, source) = (Event::Lapsed, "");
+        let by = &format!("{:016x}", self.id.0);
+        let (remaining, spent, ttl_ms) = (0, 0, 0);
+        let reference = lease_id;
+        self.log_lease(name, Said { event, key, by, reference, source, amount, remaining, spent, ttl_ms });
     }
 
     /// Writes what waits in a lane, until nothing does or the store can't. One at a time: who comes while another writes finds its

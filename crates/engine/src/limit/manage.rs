@@ -25,7 +25,7 @@ impl Engine {
             return Ok((decided.reply, self.limit(name).await?));
         }
         let defined = Defined { definition, version: decided.revision };
-        let defined = node.definitions.learn(name, defined, decided.now).defined;
+        let defined = node.learn_definition(name, defined, decided.now).defined;
         Ok((decided.reply, LimitState { name: name.key().into(), defined }))
     }
 

@@ -73,6 +73,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(limits::leases))
         .routes(routes!(limits::bound))
         .routes(routes!(limit_log::audit))
+        .routes(routes!(limit_log::leases))
         .routes(routes!(limit::check))
         .routes(routes!(limit::check_all))
         .routes(routes!(limit::refund))
