@@ -262,10 +262,15 @@ async fn bound(baton: &Baton, name: String, key: Option<&str>, json: bool) -> Re
         return Ok(0);
     }
     let some = |amount: Option<u64>| amount.map_or("no number".to_owned(), |amount| amount.to_string());
+    let measured = match bound.measured.at {
+        Some(at) => format!("{} too much, at {}", bound.measured.overshoot, output::utc(at)),
+        None => "none too much lately, at the node that was asked".to_owned(),
+    };
     output::fields(vec![
         ("limit", format!("{} allows {}", bound.name, bound.limit)),
         ("within", duration::show(Duration::from_millis(bound.window_millis))),
         ("at worst", some(bound.worst)),
+        ("measured", measured),
     ])?;
     let rows = bound.items.into_iter().map(|item| [item.source, some(item.amount), item.because]);
     output::table(["FROM", "ADDS", "BECAUSE"], rows.collect())?;

@@ -6,6 +6,7 @@ use crate::limit::fallback::{self, Fallbacks};
 use crate::limit::keys::Keys;
 use crate::limit::leasing::{self, Purses};
 use crate::limit::log::{self, Logs};
+use crate::limit::overshoot::Overshoots;
 use crate::lock::desks::Desks;
 use crate::lock::history::History;
 use crate::lock::rosters::Rosters;
@@ -82,6 +83,7 @@ pub(crate) struct Node {
     pub definitions: Definitions,
     pub limit_keys: Keys,
     pub limit_logs: Logs,
+    pub overshoots: Overshoots,
     pub purses: Purses,
     pub fallbacks: Fallbacks,
     pub draining: Signal,
@@ -118,6 +120,7 @@ impl Engine {
             definitions: Definitions::default(),
             limit_keys: Keys::default(),
             limit_logs: Logs::default(),
+            overshoots: Overshoots::default(),
             purses: Purses::default(),
             fallbacks: Fallbacks::default(),
             draining: Signal::default(),

@@ -166,6 +166,15 @@ pub struct LeaseState {
     pub now: WallTime,
 }
 
+/// How much more than it might a meter had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Overshoot {
+    /// How much; 0 if none was seen.
+    pub amount: u64,
+    /// When that was seen, by the store's clock.
+    pub at: Option<WallTime>,
+}
+
 /// A page of a log.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogPage {

@@ -14,6 +14,7 @@
 //! - `holding`: several that the store can't charge in one step
 //! - `book`: reservations, and what is given back
 //! - `inspect`: usage, leases and the bound
+//! - `overshoot`: how much more than it may a meter has
 
 mod audit;
 mod book;
@@ -29,10 +30,11 @@ pub(crate) mod leasing;
 mod lend;
 pub(crate) mod log;
 mod manage;
+pub(crate) mod overshoot;
 
 pub use calls::{
     Answered, Booked, CheckCall, Checked, Denial, LeaseState, Lent, LimitError, LimitPage, LimitState,
-    LogPage, LogPosition, ReserveCall, Source, UsageState,
+    LogPage, LogPosition, Overshoot, ReserveCall, Source, UsageState,
 };
 pub use check::Wanted;
 pub use lend::LendCall;

@@ -203,6 +203,7 @@ async fn the_bound_is_itemised_and_adds_up() {
         put(&baton, algorithm, body).await.ok();
         let bound = baton.get(&format!("/v1/limits/{algorithm}/bound")).await.ok();
         assert_eq!(bound["worst"], worst, "{bound}");
+        assert_eq!(bound["measured"], json!({ "overshoot": 0 }), "nothing was let pass yet");
         let sources: Vec<_> =
             bound["items"].as_array().unwrap().iter().map(|item| item["source"].as_str().unwrap()).collect();
         assert_eq!(sources, ["mechanism", "algorithm", "store", "outage"]);
@@ -329,4 +330,19 @@ async fn an_audited_limit_s_decisions_are_listed_with_who_asked_for_what() {
     assert_eq!(refused.json()["field"], "audit");
     let unsaid = json!({ "limit": 100, "windowMillis": DAY_MS, "mechanism": "leased", "purpose": "billing" });
     assert_eq!(put(&baton, "leased", unsaid).await.ok()["definition"]["audit"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_beyond_a_limit_that_was_lowered_is_measured_beside_the_bound() {
+    let baton = Baton::start().await;
+    let said = |limit| json!({ "limit": limit, "windowMillis": DAY_MS, "algorithm": "fixed_window" });
+    put(&baton, "l", said(10)).await.ok();
+    check(&baton, "l", json!({ "key": "k", "cost": 9 })).await.ok();
+    put(&baton, "l", said(4)).await.ok();
+    check(&baton, "l", json!({ "key": "k" })).await.code(429);
+    let measured = &baton.get("/v1/limits/l/bound").await.ok()["measured"];
+    assert_eq!(measured["overshoot"], 5, "{measured}");
+    assert!(measured["at"].as_u64() > Some(1_600_000_000_000), "{measured}");
+    let metrics = baton.get("/metrics").await.text;
+    assert!(metrics.contains("baton_limit_overshoot_ratio_bucket{le=\"2.0\"}"), "{metrics}");
 }
