@@ -106,6 +106,7 @@ mod tests {
         assert_eq!(amount(), 7);
         tokio::time::advance(PERIOD).await;
         assert_eq!(amount(), 2);
+        overshoots.note(&name, 4, WallTime(11));
         tokio::time::advance(2 * PERIOD).await;
         assert_eq!(amount(), 0);
     }
