@@ -95,7 +95,7 @@ impl Engine {
         };
         node.audit(name, &currents[0], room, said, until).await?;
         if !is_place {
-            node.log_lease_message(name, metered, &charge.claims[0], meter);
+            node.log_lease_message(name, &call.key, &charge.claims[0], meter);
         }
         Ok(Lent {
             amount,
