@@ -1,6 +1,7 @@
 //! `baton limits`: defining limits, looking at them, and checking from the shell.
 
 mod check;
+mod log;
 mod put;
 
 use crate::client::ClientOptions;
@@ -65,6 +66,12 @@ pub enum LimitsCommand {
     },
     /// List the keys that are checked far more than others, at the node that is asked
     Hot,
+    /// Show what was decided about an audited limit
+    #[command(after_help = log::HELP)]
+    Audit(log::LogArguments),
+    /// Show what became of leases: given, renewed, given back
+    #[command(after_help = "Example:\n  baton limits lease-log api --key acme")]
+    LeaseLog(log::LogArguments),
     /// Give back what a check was counted for, because the work wasn't done
     #[command(after_help = "Example:\n  baton limits refund api acme \"$RECEIPT\"")]
     Refund {
@@ -111,6 +118,8 @@ pub async fn run(command: LimitsCommand, client: &ClientOptions) -> Result<u8, F
         LimitsCommand::Bound { name, key } => bound(&baton, name, key.as_deref(), json).await,
         LimitsCommand::Leases { name } => leases(&baton, name, json).await,
         LimitsCommand::Hot => hot(&baton, json).await,
+        LimitsCommand::Audit(arguments) => log::run(log::Log::Audit, arguments, &baton, json).await,
+        LimitsCommand::LeaseLog(arguments) => log::run(log::Log::Leases, arguments, &baton, json).await,
         LimitsCommand::Refund { name, key, receipt } => {
             let refunded = baton.limit(name).refund(&key, &receipt).await?;
             let body = serde_json::json!({ "refunded": refunded });
@@ -227,6 +236,9 @@ fn fields(status: &LimitStatus) -> Vec<(&'static str, String)> {
     let ttl = definition.lease_ttl_millis.map(|ms| duration::show(Duration::from_millis(ms)));
     fields.extend(ttl.map(|ttl| ("lease ttl", ttl)));
     fields.extend(number("keys at most", definition.max_keys));
+    if definition.audit == Some(true) {
+        fields.push(("audit", "every decision is written down before it is answered".to_owned()));
+    }
     if definition.dry_run {
         fields.push(("dry run", "it counts, and refuses nobody".to_owned()));
     }
@@ -254,10 +266,15 @@ async fn bound(baton: &Baton, name: String, key: Option<&str>, json: bool) -> Re
         return Ok(0);
     }
     let some = |amount: Option<u64>| amount.map_or("no number".to_owned(), |amount| amount.to_string());
+    let measured = match bound.measured.at {
+        Some(at) => format!("{} too much, at {}", bound.measured.overshoot, output::utc(at)),
+        None => "none too much lately, at the node that was asked".to_owned(),
+    };
     output::fields(vec![
         ("limit", format!("{} allows {}", bound.name, bound.limit)),
         ("within", duration::show(Duration::from_millis(bound.window_millis))),
         ("at worst", some(bound.worst)),
+        ("measured", measured),
     ])?;
     let rows = bound.items.into_iter().map(|item| [item.source, some(item.amount), item.because]);
     output::table(["FROM", "ADDS", "BECAUSE"], rows.collect())?;

@@ -9,6 +9,8 @@ use crate::limit::holding::{self, Rounds};
 use crate::limit::hot::{self, HotKeys};
 use crate::limit::keys::Keys;
 use crate::limit::leasing::Purses;
+use crate::limit::log::{self, Logs};
+use crate::limit::overshoot::Overshoots;
 use crate::limit::returning;
 use crate::lock::desks::Desks;
 use crate::lock::history::History;
@@ -90,6 +92,8 @@ pub(crate) struct Node {
     pub definitions: Definitions,
     pub absent_limits: Absent,
     pub limit_keys: Keys,
+    pub limit_logs: Logs,
+    pub overshoots: Overshoots,
     pub purses: Purses,
     pub rounds: Rounds,
     pub fallbacks: Fallbacks,
@@ -129,6 +133,8 @@ impl Engine {
             definitions: Definitions::default(),
             absent_limits: Absent::default(),
             limit_keys: Keys::default(),
+            limit_logs: Logs::default(),
+            overshoots: Overshoots::default(),
             purses: Purses::default(),
             rounds: Rounds::default(),
             fallbacks: Fallbacks::default(),
@@ -157,6 +163,7 @@ impl Engine {
         tokio::spawn(returning::keep(node.clone()));
         tokio::spawn(fallback::keep(node.clone()));
         tokio::spawn(hot::keep(node.clone()));
+        tokio::spawn(log::keep(node.clone()));
         tokio::spawn(crate::lock::history::keep(node.clone()));
         tokio::spawn(crate::lock::sweep::keep(node.clone()));
         Ok(Self { node })
@@ -191,13 +198,18 @@ impl Engine {
     /// behind the answers is written.
     pub async fn drain(&self) {
         self.node.draining.raise();
+        let empties = async {
+            self.node.desks.emptied().await;
+            returning::return_all(&self.node).await;
+            holding::settled(&self.node).await;
+        };
         if self.node.is_shared {
-            members::retire(&self.node).await;
+            tokio::join!(members::retire(&self.node), empties);
+        } else {
+            empties.await;
         }
-        self.node.desks.emptied().await;
-        returning::return_all(&self.node).await;
-        holding::settled(&self.node).await;
         fallback::settle_all(&self.node).await;
+        log::flush(&self.node).await;
         crate::lock::history::flush(&self.node).await;
         if self.node.is_shared {
             members::leave(&self.node).await;

@@ -53,6 +53,8 @@ pub struct Metrics {
     pub fallbacks: Family<OutcomeLabel, Counter>,
     /// What was admitted without the store and written there afterwards.
     pub overage: Counter,
+    /// How much more than it might a meter had, as a part of its limit.
+    pub overshoot: Histogram,
     /// How long the store took for a charge.
     pub charge_seconds: Histogram,
     /// Calls parked on this node.
@@ -67,7 +69,7 @@ pub struct Metrics {
     pub commit_seconds: Histogram,
     /// Calls that the store failed, by how.
     pub store_errors: Family<OutcomeLabel, Counter>,
-    /// History events dropped because too many were waiting to be written.
+    /// Lines of history, of locks and of leases, dropped because too many were waiting or the store couldn't take them.
     pub history_dropped: Counter,
 }
 
@@ -94,6 +96,7 @@ impl Default for Metrics {
             hot_keys: Gauge::default(),
             lease_size: Histogram::new([0.0, 1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 10_000.0]),
             fallbacks: Family::default(),
+            overshoot: Histogram::new([0.0, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0]),
             overage: Counter::default(),
             charge_seconds: Histogram::new(SECONDS),
             parked: Gauge::default(),
@@ -148,6 +151,8 @@ impl Metrics {
             "Admitted without the store, written there afterwards",
             self.overage.clone(),
         );
+        let help = "What charged meters had beyond what they may, as a part of the limit";
+        limits.register("overshoot_ratio", help, self.overshoot.clone());
         let store = registry.sub_registry_with_prefix("store");
         store.register("conflicts", "Commits decided again", self.conflicts.clone());
         store.register("batch_commands", "Commands decided in one commit", self.batch_commands.clone());

@@ -48,11 +48,13 @@ routes! {
     History = "/v1/locks/{lockKey}/history";
     HotKeys = "/v1/hotkeys";
     Limit = "/v1/limits/{name}";
+    LimitAudit = "/v1/limits/{name}/audit";
     LimitBound = "/v1/limits/{name}/bound";
     LimitCheck = "/v1/limits/{name}/check";
     LimitLease = "/v1/limits/{name}/lease";
     LimitLeaseReturn = "/v1/limits/{name}/lease/return";
     LimitLeases = "/v1/limits/{name}/leases";
+    LimitLeasesLog = "/v1/limits/{name}/leases/log";
     LimitRefund = "/v1/limits/{name}/refund";
     LimitReserve = "/v1/limits/{name}/reserve";
     LimitUsage = "/v1/limits/{name}/usage";

@@ -172,13 +172,22 @@ impl Inner {
         Moment::now().since(self.began).as_millis() as u64 + 1
     }
 
-    /// Says to the server what became of a lease, and hears what it has now. Whether there was an answer.
+    /// Says to the server what became of a lease, and hears what it has now: what was given by a definition that has changed since goes
+    /// back at once. Whether there was an answer.
     async fn ask(self: Arc<Self>, key: String, message: Message, patience: Duration) -> bool {
-        let (lease_id, version) = self.purses.lease_of(&key);
+        let is_heard = self.say(&key, message, patience).await;
+        if let Some(message) = self.purses.outdated(&key, self.now_ms()) {
+            self.say(&key, message, patience).await;
+        }
+        is_heard
+    }
+
+    async fn say(&self, key: &str, message: Message, patience: Duration) -> bool {
+        let (lease_id, version) = self.purses.lease_of(key, &self.owner);
         let request = LeaseRequest {
-            key: key.clone(),
+            key: key.to_owned(),
             node_id: self.owner.clone(),
-            lease_id: format!("{}.{lease_id}", self.owner),
+            lease_id,
             sequence: message.sequence,
             want: message.want,
             spent: message.spent,
@@ -189,9 +198,9 @@ impl Inner {
         let answer: Result<LeaseResponse, Error> = self.limit.lease(&request, patience).await;
         let now_ms = self.now_ms();
         match answer {
-            Ok(lent) => self.purses.heard(&key, &message, &lent, now_ms),
+            Ok(lent) => self.purses.heard(key, &message, &lent, now_ms),
             Err(_) => {
-                self.purses.unheard(&key, &message, now_ms);
+                self.purses.unheard(key, &message, now_ms);
                 false
             }
         }

@@ -33,8 +33,12 @@ pub(super) struct Purses {
 struct Held {
     purse: Purse,
     lease: u64,
+    /// What the server calls it.
+    called: Option<String>,
     terms: Terms,
     version: Option<u64>,
+    /// What it has was given by another definition than the last answer's.
+    is_outdated: bool,
     answered: Arc<Notify>,
     limit: u64,
     remaining: u64,
@@ -113,9 +117,13 @@ impl Purses {
         })
     }
 
-    /// The lease of a key, and the version it counts by.
-    pub fn lease_of(&self, key: &str) -> (u64, Option<u64>) {
-        self.shard(key).get(key).map_or((0, None), |held| (held.lease, held.version))
+    /// What the lease of a key is called, and the version it counts by.
+    pub fn lease_of(&self, key: &str, owner: &str) -> (String, Option<u64>) {
+        let shard = self.shard(key);
+        let held = shard.get(key);
+        let called = held.and_then(|held| held.called.clone());
+        let lease = held.map_or(0, |held| held.lease);
+        (called.unwrap_or_else(|| format!("{owner}.{lease}")), held.and_then(|held| held.version))
     }
 
     /// An answer. Whether there is something to spend now, or may be.
@@ -126,13 +134,27 @@ impl Purses {
             self.unleased_until_ms.store(now_ms + UNLEASED_MS, Ordering::Relaxed);
         }
         // A life that is shorter than was asked for counts from the same moment.
-        held.purse.heard_for(message.sequence, lent.granted, lent.ttl_millis);
+        held.is_outdated |= held.version.is_some_and(|version| version != lent.version);
+        // What is left of one that isn't leased any more lives as long as was asked for, until it is given back.
+        let ttl_ms = if lent.ttl_millis == 0 { message.ttl_ms } else { lent.ttl_millis };
+        if held.purse.heard_for(message.sequence, lent.granted, ttl_ms) {
+            held.called = Some(lent.lease_id.clone());
+        }
         held.terms = Terms { ttl_ms: lent.ttl_millis.max(1), size: lent.size };
         held.version = Some(lent.version);
         (held.limit, held.remaining) = (lent.limit, lent.remaining);
         held.reset_at_ms = now_ms + lent.reset_millis;
         held.answered.notify_waiters();
         lent.granted > 0
+    }
+
+    /// What to say at once: what was given by another definition goes back.
+    pub fn outdated(&self, key: &str, now_ms: u64) -> Option<Message> {
+        let mut shard = self.shard(key);
+        let held = shard.get_mut(key)?;
+        let is_due = held.is_outdated && !held.purse.is_asking();
+        held.is_outdated &= !is_due;
+        (is_due && held.purse.balance(now_ms) > 0).then(|| held.purse.give_back(false, now_ms, &held.terms))
     }
 
     pub fn unheard(&self, key: &str, message: &Message, now_ms: u64) {
@@ -181,8 +203,10 @@ impl Held {
         Self {
             purse: Purse::default(),
             lease,
+            called: None,
             terms: Terms { ttl_ms: TTL_MS, size: None },
             version: None,
+            is_outdated: false,
             answered: Arc::default(),
             limit: 0,
             remaining: 0,

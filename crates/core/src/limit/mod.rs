@@ -10,6 +10,8 @@
 //! - [`calendar`]: days and months in a time zone
 //! - [`rule`]: from a definition and a key to the rule of its meter
 //! - [`hot`]: keys that are used far more than others
+//! - [`log`]: what was decided, and what became of leases
+//! - [`metered`]: which meter something was counted on
 //! - [`purse`]: a lease, from its holder's side
 //! - [`receipt`]: what a check is given back with
 //! - [`mod@bound`]: how much more than the limit may pass, at worst
@@ -19,6 +21,8 @@ pub mod calendar;
 pub mod change;
 pub mod definition;
 pub mod hot;
+pub mod log;
+pub mod metered;
 pub mod purse;
 pub mod receipt;
 pub mod rule;
@@ -30,6 +34,8 @@ pub use bound::{Bound, BoundItem, bound};
 pub use calendar::{Calendar, CalendarUnit};
 pub use change::{Put, put, remove};
 pub use definition::{Definition, Mechanism, Override, Policy, Purpose};
+pub use log::{Event, Line, Log};
+pub use metered::Metered;
 pub use receipt::Receipt;
 pub use rule::{Defined, overflow_key};
 

@@ -64,6 +64,8 @@ pub struct Message {
     pub want: u64,
     /// How long the lease is to live from now.
     pub ttl_ms: u64,
+    /// What was left when the purse closed, and isn't the holder's any more. The store isn't told: it knows when the lease ends.
+    pub lapsed: u64,
 }
 
 /// What became of an attempt to spend.
@@ -135,43 +137,44 @@ impl Purse {
 
     /// Asks for at least `cost`: what to say now.
     pub fn ask(&mut self, cost: u64, now_ms: u64, terms: &Terms) -> Message {
-        self.forget_if_closed(now_ms);
+        let lapsed = self.lapse(now_ms);
         self.rate(now_ms);
         let kept = self.balance.max(0);
         let size = self.size(terms).max(cost);
         let want = size.saturating_sub(u64::try_from(kept).unwrap_or_default());
-        self.message(kept, want, now_ms, terms)
+        self.message(kept, want, lapsed, now_ms, terms)
     }
 
     /// Gives everything back, and asks for as much anew if it goes on under another definition.
     pub fn give_back(&mut self, goes_on: bool, now_ms: u64, terms: &Terms) -> Message {
-        self.forget_if_closed(now_ms);
+        let lapsed = self.lapse(now_ms);
         let want = if goes_on { self.size(terms) } else { 0 };
         self.given -= self.balance.max(0);
         self.balance = self.balance.min(0);
-        self.message(0, want, now_ms, terms)
+        self.message(0, want, lapsed, now_ms, terms)
     }
 
     /// Keeps what it needs by what was spent lately, and gives the rest back: for one that is used too seldom to be renewed by
     /// whoever spends, and would be burned.
     pub fn trim(&mut self, now_ms: u64, terms: &Terms) -> Message {
-        self.forget_if_closed(now_ms);
+        let lapsed = self.lapse(now_ms);
         self.rate(now_ms);
         let kept = self.balance.clamp(0, i64::try_from(self.size(terms)).unwrap_or(i64::MAX));
         self.given -= self.balance.max(0) - kept;
         self.balance -= self.balance.max(0) - kept;
-        self.message(kept, 0, now_ms, terms)
+        self.message(kept, 0, lapsed, now_ms, terms)
     }
 
-    /// What is left when the purse closes is burned at the store: it is not the holder's any more.
-    fn forget_if_closed(&mut self, now_ms: u64) {
-        if now_ms >= self.closes_ms && self.balance > 0 {
-            self.given -= self.balance;
-            self.balance = 0;
+    /// What is left when the purse closes is burned at the store: it is not the holder's any more. How much that was.
+    pub fn lapse(&mut self, now_ms: u64) -> u64 {
+        if now_ms < self.closes_ms || self.balance <= 0 {
+            return 0;
         }
+        self.given -= self.balance;
+        u64::try_from(core::mem::take(&mut self.balance)).unwrap_or_default()
     }
 
-    fn message(&mut self, kept: i64, want: u64, now_ms: u64, terms: &Terms) -> Message {
+    fn message(&mut self, kept: i64, want: u64, lapsed: u64, now_ms: u64, terms: &Terms) -> Message {
         let ttl_ms = terms.ttl_ms;
         self.sequence += 1;
         self.asked = Some(Asked { sequence: self.sequence, kept, sent_ms: now_ms, ttl_ms });
@@ -179,7 +182,7 @@ impl Purse {
         // back.
         self.closes_ms = self.closes_ms.min(now_ms + open_ms(ttl_ms));
         let kept = u64::try_from(kept).unwrap_or_default();
-        Message { sequence: self.sequence, spent: self.spent(), kept, want, ttl_ms }
+        Message { sequence: self.sequence, spent: self.spent(), kept, want, ttl_ms, lapsed }
     }
 
     /// The answer: what the store's row has now. Whether it was to the last message.

@@ -3,12 +3,13 @@
 use super::calls::{Answered, CheckCall, Checked, Denial, LimitError, Place, Source};
 use super::definitions::Current;
 use super::leasing::{Local, Ticket};
+use super::log::Room;
 use super::owned::Way;
 use crate::engine::{Engine, Node};
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use baton_core::Key;
-use baton_core::limit::{Mechanism, Receipt, call_id, memo_key, meter_key};
+use baton_core::limit::{Log, Mechanism, Metered, Receipt, call_id, memo_key, meter_key};
 use baton_core::meter::{Algorithm, Charged, Claim, Memo, RowClaim, RowKind, Take, Verdict};
 use baton_store::Charge;
 use std::sync::Arc;
@@ -70,12 +71,18 @@ impl Node {
         let may_be_local = wanted.request_id.is_none() && !wanted.receipt;
         let mut checks: Vec<Option<Checked>> = vec![None; calls.len()];
         let mut spent = SpentHere { node: self, places: Vec::new() };
-        let mut refused = None;
+        let (mut refused, mut rooms) = (None, Vec::new());
         for call in calls {
             self.hot.note(call, self.uptime_ms());
         }
-        for (index, call) in calls.iter().enumerate().filter(|(_, call)| may_be_local && call.cost > 0) {
+        for (index, call) in calls.iter().enumerate().filter(|(_, call)| call.cost > 0) {
             let current = self.definition(&call.limit, until).await?;
+            if current.defined.definition.audit {
+                rooms.push(self.limit_logs.room(Log::Audit)?);
+            }
+            if !may_be_local {
+                continue;
+            }
             let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
             match self.way(call, &current, metered) {
                 Way::Here => {}
@@ -115,10 +122,7 @@ impl Node {
         if refused.is_none() && !asked.is_empty() {
             let calls: Vec<_> = asked.iter().map(|index| calls[*index].clone()).collect();
             let only_looks = checks.iter().all(Option::is_none) && calls.iter().all(|call| call.cost == 0);
-            let answered = match self.check_centrally(&calls, wanted, only_looks, until).await {
-                Ok(answered) => answered,
-                Err(error) => self.fall_back(&calls, error).await?,
-            };
+            let answered = self.ask_the_store(calls, wanted, only_looks, rooms, until).await?;
             refused = answered.refused.map(|(place, denial)| (asked[answered.indices[place]], denial));
             for (index, checked) in answered.indices.into_iter().zip(answered.checks) {
                 checks[asked[index]] = Some(checked);
@@ -141,6 +145,32 @@ impl Node {
         let refused = refused.zip(place).map(|((_, denial), place)| (place, denial));
         let (indices, checks) = found.into_iter().unzip();
         Ok(Answered { allowed: refused.is_none(), indices, checks, refused })
+    }
+
+    /// Decided by the store, or as a policy says; and written down, if it is to be.
+    async fn ask_the_store(
+        self: &Arc<Self>,
+        calls: Vec<CheckCall>,
+        wanted: &Wanted,
+        only_looks: bool,
+        rooms: Vec<Room>,
+        until: Instant,
+    ) -> Result<Answered, LimitError> {
+        let is_audited = !rooms.is_empty();
+        let (node, wanted) = (self.clone(), wanted.clone());
+        let asking = async move {
+            let answered = match node.check_centrally(&calls, &wanted, only_looks, until).await {
+                Ok(answered) => answered,
+                Err(error) => node.fall_back(&calls, error).await?,
+            };
+            node.audit_checks(&calls, &wanted, &answered, rooms, until).await?;
+            Ok(answered)
+        };
+        if !is_audited {
+            return asking.await;
+        }
+        // By itself, so that what is counted is written down also if its caller goes away.
+        tokio::spawn(asking).await.map_err(|_| Failure::Internal)?
     }
 
     /// Decided by the store.
@@ -208,7 +238,10 @@ impl Node {
                 false => Take::AllOrNone(call.cost),
             };
             let is_place = rule.algorithm == Algorithm::InFlight && call.cost > 0;
-            let row = is_place.then(|| self.place(definition.lease_ttl_ms, identity));
+            let row = is_place.then(|| {
+                let metered = Metered::of_meter(&call.limit, &key);
+                self.place(definition.lease_ttl_ms, identity, metered)
+            });
             claims.push(Claim { key, rule, take, row });
         }
         let memo = identity.memo.as_ref().map(|digest| Memo {
@@ -219,9 +252,10 @@ impl Node {
         Ok(Charge { claims, memo })
     }
 
-    fn place(&self, ttl_ms: Option<u64>, identity: &Identity) -> RowClaim {
+    fn place(&self, ttl_ms: Option<u64>, identity: &Identity, metered: Metered) -> RowClaim {
+        let id = hex(&identity.id);
         RowClaim {
-            id: hex(&identity.id),
+            id: metered.lease_id(&id).unwrap_or(id),
             owner: format!("{:016x}", self.id.0),
             kind: RowKind::Place,
             ttl_ms: ttl_ms.unwrap_or(PLACE_TTL_MS),
@@ -265,14 +299,15 @@ impl Node {
                 denial = Some((index, Denial { reason: "budget_exhausted", retry_after_ms }));
             }
             let counts = refused.is_none() && found.granted > 0;
+            let metered = Metered::of_meter(&call.limit, &claim.key);
             let in_flight = definition.algorithm == Algorithm::InFlight;
             let receipt = (wanted.receipt && counts && !in_flight).then(|| {
-                let receipt =
-                    Receipt { id: identity.id, amount: found.granted, at: Self::counted_at(&charged, index) };
+                let at = Self::counted_at(&charged, index);
+                let receipt = Receipt { id: identity.id, amount: found.granted, at, metered };
                 receipt.issue(&self.key, &call.limit, &call.key)
             });
             let place = (counts && in_flight).then(|| {
-                let row = self.place(definition.lease_ttl_ms, identity);
+                let row = self.place(definition.lease_ttl_ms, identity, metered);
                 Place { lease_id: row.id, ttl_ms: row.ttl_ms }
             });
             self.note_remaining(definition, &claim.key, meter.remaining(rule));

@@ -70,8 +70,8 @@ impl Definitions {
         Some((Current { defined: known.defined.clone(), edges: known.edges }, is_stale))
     }
 
-    /// Learns one, unless a newer one is known.
-    pub(super) fn learn(&self, name: &Name, defined: Defined, now: WallTime) -> Current {
+    /// Learns one, unless a newer one is known. Whether it takes the place of an older one.
+    fn learn(&self, name: &Name, defined: Defined, now: WallTime) -> (Current, bool) {
         let mut all = self.known();
         if all.len() >= KNOWN_MAX && !all.contains_key(name) {
             all.clear();
@@ -85,13 +85,14 @@ impl Definitions {
             edges,
         });
         (known.read_at, known.is_doubted) = (read_at, false);
-        if defined.version > known.defined.version {
+        let is_newer = defined.version > known.defined.version;
+        if is_newer {
             *known = Known { defined: Arc::new(defined), read_at, is_doubted: false, edges };
         }
-        Current { defined: known.defined.clone(), edges: known.edges }
+        (Current { defined: known.defined.clone(), edges: known.edges }, is_newer)
     }
 
-    pub fn forget(&self, name: &Name) {
+    fn forget(&self, name: &Name) {
         self.known().remove(name);
     }
 
@@ -132,18 +133,43 @@ impl Node {
         }
     }
 
+    /// Learns one. If it is a change, what leases were given by the one before goes back.
+    pub(super) fn learn_definition(
+        self: &Arc<Self>,
+        name: &Name,
+        defined: Defined,
+        now: WallTime,
+    ) -> Current {
+        let (current, is_changed) = self.definitions.learn(name, defined, now);
+        if is_changed {
+            let (node, name, version) = (self.clone(), name.clone(), current.defined.version);
+            tokio::spawn(async move { node.give_back_of(&name, version).await });
+        }
+        current
+    }
+
+    /// The limit is gone.
+    pub(super) fn forget_definition(&self, name: &Name) {
+        self.definitions.forget(name);
+        self.limit_keys.forget(name);
+    }
+
     /// What is known without asking anybody.
     pub(super) fn known_definition(&self, name: &Name) -> Option<Current> {
         self.definitions.get(name, self.now()).map(|(current, _)| current)
     }
 
     /// What the store says.
-    pub(super) async fn read_definition(&self, name: &Name, until: Instant) -> Result<Current, LimitError> {
+    pub(super) async fn read_definition(
+        self: &Arc<Self>,
+        name: &Name,
+        until: Instant,
+    ) -> Result<Current, LimitError> {
         let mut reading = self.read(vec![definition_key(name)], until).await?;
         match reading.records.pop().flatten() {
-            Some(record) => Ok(self.definitions.learn(name, defined(&record)?, reading.now)),
+            Some(record) => Ok(self.learn_definition(name, defined(&record)?, reading.now)),
             None => {
-                self.definitions.forget(name);
+                self.forget_definition(name);
                 Err(LimitError::NotFound { limit: name.key().into() })
             }
         }
@@ -151,7 +177,7 @@ impl Node {
 }
 
 /// Reads all definitions, so that their policies are known when the store is not there any more. As many as may be known at once.
-async fn read_all(node: &Node) -> Result<(), Failure> {
+async fn read_all(node: &Arc<Node>) -> Result<(), Failure> {
     let mut count = 0;
     for group in 0..=u8::MAX {
         let mut after = None;
@@ -160,7 +186,7 @@ async fn read_all(node: &Node) -> Result<(), Failure> {
             let page = node.asked(node.store.scan(range, PAGE), node.deadline()).await?;
             for record in &page.records {
                 if let Some(name) = Name::of_record(DEFINITION, &record.key.name) {
-                    node.definitions.learn(&name, defined(record)?, page.now);
+                    node.learn_definition(&name, defined(record)?, page.now);
                     count += 1;
                 }
             }
@@ -198,14 +224,14 @@ pub(crate) async fn keep(node: Arc<Node>, mut changes: Watch) {
                 match Definition::decode(&value) {
                     Ok(definition) => {
                         let defined = Defined { definition, version: revision };
-                        node.definitions.learn(&name, defined, node.now());
+                        node.learn_definition(&name, defined, node.now());
                     }
-                    Err(_) => node.definitions.forget(&name),
+                    Err(_) => node.forget_definition(&name),
                 }
             }
             Some(Change::Deleted { key, .. } | Change::Expired { key }) => {
                 if let Some(name) = Name::of_record(DEFINITION, &key.name) {
-                    node.definitions.forget(&name);
+                    node.forget_definition(&name);
                 }
             }
         }

@@ -19,7 +19,7 @@ use super::definitions::Current;
 use crate::engine::Node;
 use crate::failure::Failure;
 use baton_core::Name;
-use baton_core::limit::{Receipt, memo_key, meter_key, meter_of};
+use baton_core::limit::{Metered, Receipt, memo_key, meter_key, meter_of};
 use baton_core::meter::{Algorithm, Charged, Claim, Memo, RowClaim, RowKind, Take};
 use baton_store::Charge;
 use std::sync::Arc;
@@ -275,10 +275,11 @@ impl Round {
                 self.node.charge_by(&[&call.limit], self.deadline, made).await?;
             let answered =
                 self.node.answered(&looks, &self.wanted, &self.own, &currents, &charge.claims, charged)?;
+            let metered = Metered::of_meter(&call.limit, &charge.claims[0].key);
             for mut checked in answered.checks {
                 let is_counted = call.cost > 0 && !currents[0].defined.definition.dry_run;
                 checked.receipt = (self.wanted.receipt && is_counted).then(|| {
-                    let receipt = Receipt { id: self.id, amount: call.cost, at: before.now };
+                    let receipt = Receipt { id: self.id, amount: call.cost, at: before.now, metered };
                     receipt.issue(&self.node.key, &call.limit, &call.key)
                 });
                 found.push((index, checked));

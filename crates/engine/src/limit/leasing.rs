@@ -131,13 +131,20 @@ impl Purses {
         which: Leaving,
         now_ms: u64,
         is_anothers: impl Fn(&Key) -> bool,
-    ) -> Vec<(Key, Message)> {
-        let mut leaving = Vec::new();
+    ) -> (Vec<(Key, Message)>, Vec<Lapsed>) {
+        let (mut leaving, mut lapsed) = (Vec::new(), Vec::new());
         for shard in &self.shards {
             let mut shard = shard.lock().expect("no panic while held");
             let kept_ms = |held: &Held| held.used_ms + 2 * held.terms.ttl_ms;
             shard.retain(|_, held| {
-                held.purse.is_asking() || now_ms < held.purse.closes_ms() || now_ms < kept_ms(held)
+                let is_kept =
+                    held.purse.is_asking() || now_ms < held.purse.closes_ms() || now_ms < kept_ms(held);
+                let amount = if is_kept { 0 } else { held.purse.lapse(now_ms) };
+                if amount > 0 {
+                    let (limit, key, id) = (held.limit.clone(), held.key.clone(), held.id.clone());
+                    lapsed.push(Lapsed { limit, key, id, amount });
+                }
+                is_kept
             });
             for (place, held) in shard.iter_mut() {
                 if held.purse.balance(now_ms) == 0 || held.purse.is_asking() {
@@ -148,6 +155,21 @@ impl Purses {
                     leaving.push((place.clone(), held.purse.give_back(false, now_ms, &held.terms)));
                 } else if held.purse.is_due(now_ms) {
                     leaving.push((place.clone(), held.purse.trim(now_ms, &held.terms)));
+                }
+            }
+        }
+        (leaving, lapsed)
+    }
+
+    /// What an older definition of a limit than this version has given, to be given back.
+    pub(super) fn outdated(&self, limit: &Name, version: Revision, now_ms: u64) -> Vec<(Key, Message)> {
+        let mut leaving = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock().expect("no panic while held");
+            let given = shard.iter_mut().filter(|(_, held)| held.version < version && held.limit == *limit);
+            for (place, held) in given {
+                if held.purse.balance(now_ms) > 0 && !held.purse.is_asking() {
+                    leaving.push((place.clone(), held.purse.give_back(false, now_ms, &held.terms)));
                 }
             }
         }
@@ -164,6 +186,14 @@ impl Purses {
     }
 }
 
+/// Of a lease that was over before it was given back.
+pub(super) struct Lapsed {
+    pub limit: Name,
+    pub key: String,
+    pub id: String,
+    pub amount: u64,
+}
+
 /// What of all purses is given back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leaving {
@@ -178,6 +208,7 @@ pub(super) fn terms(definition: &Definition, key: &str) -> Option<Terms> {
     let is_leased = definition.mechanism != Mechanism::Central
         && definition.algorithm != Algorithm::InFlight
         && !definition.dry_run
+        && !definition.audit
         && definition.limit_of(key) / 20 >= CHUNK_MIN;
     let ttl_ms = definition.lease_ttl_ms.unwrap_or(TTL_MS).min(definition.window_ms.max(100));
     is_leased.then_some(Terms { ttl_ms, size: definition.lease_size })
@@ -337,6 +368,9 @@ impl Node {
                 memo: None,
             })
         };
+        if message.lapsed > 0 {
+            self.log_lapse(&limit, &key, &id, message.lapsed);
+        }
         let outcome = self.charge_by(&[&limit], self.deadline(), made).await;
         let now_ms = self.uptime_ms();
         let label = {
@@ -352,6 +386,7 @@ impl Node {
                         self.note_remaining(definition, &place, meter.remaining(rule));
                         let reset_at_ms = now_ms + meter.reset_ms(rule);
                         held.store = Seen { remaining: meter.remaining(rule), reset_at_ms };
+                        self.log_lease_message(&limit, &key, &charge.claims[0], meter);
                     }
                     held.purse.heard(message.sequence, amount);
                     self.metrics.lease_size.observe(amount as f64);

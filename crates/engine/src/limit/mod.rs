@@ -5,6 +5,7 @@
 //! - `definitions`: what is known of definitions, and how it stays fresh
 //! - `absent`: which names have none
 //! - `manage`: putting, removing and listing definitions
+//! - `log`: writing down what was decided; `audit`: before it is answered
 //! - `keys`: how many keys a limit has, so that there is an end to their meters
 //! - `check`: one check, or several together
 //! - `charging`: the way to the store
@@ -17,8 +18,10 @@
 //! - `holding`: several that the store can't charge in one step
 //! - `book`: reservations, and what is given back
 //! - `inspect`: usage, leases and the bound
+//! - `overshoot`: how much more than it may a meter has
 
 pub(crate) mod absent;
+mod audit;
 mod book;
 pub mod calls;
 mod charging;
@@ -32,13 +35,15 @@ mod inspect;
 pub(crate) mod keys;
 pub(crate) mod leasing;
 mod lend;
+pub(crate) mod log;
 mod manage;
+pub(crate) mod overshoot;
 mod owned;
 pub(crate) mod returning;
 
 pub use calls::{
     Answered, Booked, CheckCall, Checked, Denial, LeaseState, Lent, LimitError, LimitPage, LimitState,
-    ReserveCall, Source, UsageState,
+    LogPage, LogPosition, Overshoot, ReserveCall, Source, UsageState,
 };
 pub use check::Wanted;
 pub use hot::HotLimitKey;

@@ -1,9 +1,9 @@
 //! What was leased and isn't needed goes back: what is idle all the time, and everything before the node stops.
 
-use super::leasing::Leaving;
+use super::leasing::{Lapsed, Leaving};
 use crate::engine::Node;
-use baton_core::Key;
 use baton_core::limit::purse::Message;
+use baton_core::{Key, Name, Revision};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -32,10 +32,23 @@ impl Node {
         while under_way.join_next().await.is_some() {}
     }
 
+    /// What an older definition than this version has given goes back, without waiting for its key to come again.
+    pub(super) async fn give_back_of(self: &Arc<Self>, limit: &Name, version: Revision) {
+        let leaving = self.purses.outdated(limit, version, self.uptime_ms());
+        self.tell(leaving, AT_ONCE).await;
+    }
+
+    fn log_lapses(&self, lapsed: &[Lapsed]) {
+        for Lapsed { limit, key, id, amount } in lapsed {
+            self.log_lapse(limit, key, id, *amount);
+        }
+    }
+
     /// Gives back all there is, and what is under way when it has come.
     async fn give_all_back(self: &Arc<Self>) {
         loop {
-            let leaving = self.purses.leaving(Leaving::All, self.uptime_ms(), |_| false);
+            let (leaving, lapsed) = self.purses.leaving(Leaving::All, self.uptime_ms(), |_| false);
+            self.log_lapses(&lapsed);
             let is_empty = leaving.is_empty();
             self.tell(leaving, AT_ONCE_WHEN_STOPPING).await;
             match self.purses.next_answer() {
@@ -58,7 +71,8 @@ pub(crate) async fn keep(node: Arc<Node>) {
         let now_ms = node.uptime_ms();
         // Of an owned limit that which another node owns now is that one's to spend.
         let is_anothers = |place: &Key| !node.owns(place) && !node.hot.is_delegated(place, now_ms);
-        let leaving = node.purses.leaving(Leaving::Idle, now_ms, is_anothers);
+        let (leaving, lapsed) = node.purses.leaving(Leaving::Idle, now_ms, is_anothers);
+        node.log_lapses(&lapsed);
         node.tell(leaving, AT_ONCE).await;
     }
 }

@@ -1,4 +1,4 @@
-//! A store that counts the commits which change locks and elections, and loses answers on demand.
+//! A store that counts the commits which change locks and elections, and those which write logs of limits; and loses answers on demand.
 
 use baton_core::meter::Charged;
 use baton_core::{Bytes, Commit, Key, Outcome};
@@ -13,13 +13,14 @@ pub struct Counting {
     calls: AtomicU64,
     charges: AtomicU64,
     forgets: AtomicBool,
+    logs: AtomicU64,
 }
 
 impl Counting {
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        let count = || AtomicU64::new(0);
+        let zero = || AtomicU64::new(0);
         let forgets = AtomicBool::new(false);
-        Self { inner, commits: count(), calls: count(), charges: count(), forgets }
+        Self { inner, commits: zero(), calls: zero(), charges: zero(), forgets, logs: zero() }
     }
 
     /// Commits that changed a roster or a grant: histories are written by others.
@@ -42,6 +43,11 @@ impl Counting {
         self.forgets.store(forgets, Ordering::SeqCst);
     }
 
+    /// Commits to logs of decisions, also refused ones.
+    pub fn logs(&self) -> u64 {
+        self.logs.load(Ordering::SeqCst)
+    }
+
     fn looks(&self, at_locks: bool) {
         self.calls.fetch_add(u64::from(at_locks), Ordering::SeqCst);
     }
@@ -50,6 +56,8 @@ impl Counting {
 impl Store for Counting {
     fn commit(&self, commit: Commit) -> StoreFuture<'_, Outcome> {
         let names = commit.writes.iter().map(|write| &write.key().name);
+        let is_log = names.clone().any(|name| name.starts_with(b"Qa"));
+        self.logs.fetch_add(u64::from(is_log), Ordering::SeqCst);
         let counts = names.into_iter().any(|name| matches!(name[..], [b'L' | b'E', b'r' | b'g', ..]));
         if counts {
             self.calls.fetch_add(1, Ordering::SeqCst);

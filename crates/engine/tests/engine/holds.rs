@@ -115,7 +115,7 @@ async fn a_request_that_is_sent_again_counts_once() {
     assert!(again.allowed && again.indices == [0, 1], "{again:?}");
     let receipt = again.checks[0].receipt.clone().unwrap();
     for _ in 0..2 {
-        assert_eq!(other.refund(&name("a"), "k", &receipt).await.unwrap(), 1);
+        assert_eq!(other.refund(&name("a"), "k", &receipt, "").await.unwrap(), 1);
     }
     tokio::time::sleep(SETTLED).await;
     assert_eq!((used(&engine, "a").await, used(&engine, "b").await), (1, 2), "given back once");

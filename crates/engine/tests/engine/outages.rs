@@ -5,9 +5,10 @@ use super::limits::definition;
 use baton_core::Name;
 use baton_core::limit::{Definition, Mechanism, Policy};
 use baton_core::meter::Algorithm;
-use baton_engine::limit::{Answered, CheckCall, LimitError, Source, Wanted};
+use baton_engine::limit::{Answered, CheckCall, LimitError, Overshoot, Source, Wanted};
 use baton_engine::{Config, Engine, Failure, Random};
 use baton_testkit::faulty::{Fault, Faulty};
+use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -187,4 +188,32 @@ async fn what_had_no_limit_has_none_in_an_outage_and_one_that_is_defined_is_foun
     assert_eq!(engine.has_limit(&other).await, Ok(true));
     engine.remove_limit(&other).await.unwrap();
     assert_eq!(engine.has_limit(&other).await, Ok(false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_outage_let_pass_beyond_the_limit_is_measured_beside_the_bound() {
+    let ground = ground(limited(Policy::Open)).await;
+    assert_eq!(ground.admitted(100).await.0, 100, "the store has admitted the limit");
+    let measured = || async { ground.engine.bound(&name(), "k").await.unwrap().2 };
+    assert_eq!(measured().await, Overshoot::default());
+    ground.store.set(Fault::Unavailable);
+    assert_eq!(ground.admitted(30).await.0, 30, "and the node some more");
+    assert_eq!(measured().await.amount, 0, "which the store doesn't know yet");
+    ground.store.set(Fault::None);
+    ground.counted(130).await;
+    let seen = measured().await;
+    assert_eq!((seen.amount, seen.at.is_some()), (30, true));
+    let (bound, _, _) = ground.engine.bound(&name(), "k").await.unwrap();
+    let outage = bound.items.iter().find(|item| item.source == "outage").and_then(|item| item.amount);
+    assert!(outage >= Some(seen.amount), "{outage:?}");
+    let mut registry = Registry::default();
+    ground.engine.metrics().register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let beyond = |le: &str| {
+        let line = format!("limit_overshoot_ratio_bucket{{le=\"{le}\"}} ");
+        let count = text.lines().find_map(|text| text.strip_prefix(&line));
+        count.map(|count| count.parse::<u64>().unwrap()).unwrap()
+    };
+    assert!(beyond("0.25") < beyond("0.5"), "three tenths of the limit: {text}");
 }

@@ -18,6 +18,7 @@ pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
     let algorithm = said.algorithm.map_or(preset.map_or(usual, |preset| preset.0), algorithm);
     let mechanism = said.mechanism.map_or(preset.map_or(Mechanism::Central, |preset| preset.1), mechanism);
     let on_failure = said.on_failure.map_or(preset.map_or(Policy::Closed, |preset| preset.2), policy);
+    let is_usual = mechanism == Mechanism::Central && purpose.is_some_and(Purpose::is_audited);
     let calendar = calendar(&said, algorithm)?;
     let window_ms = window(&said, algorithm, calendar.as_ref())?;
     let mut overrides: Vec<_> =
@@ -43,6 +44,7 @@ pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
         expected_nodes: said.expected_nodes,
         keys_max: said.max_keys.unwrap_or(KEYS_MAX_DEFAULT),
         dry_run: said.dry_run,
+        audit: said.audit.unwrap_or(is_usual),
         changed_at: WallTime::default(),
         overrides,
     };
@@ -105,6 +107,12 @@ fn fits(definition: &Definition) -> Result<(), ErrorBody> {
         return refused(
             "mechanism",
             "what is in flight is counted at the store: mechanism must be central".into(),
+        );
+    }
+    if definition.audit && definition.mechanism != Mechanism::Central {
+        return refused(
+            "audit",
+            "what is decided out of a lease is not written down one by one: mechanism must be central".into(),
         );
     }
     if definition.local_cap.is_some() && definition.on_failure != Policy::Open {
@@ -177,6 +185,7 @@ pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
         expected_nodes: definition.expected_nodes,
         max_keys: Some(definition.keys_max),
         dry_run: definition.dry_run,
+        audit: Some(definition.audit),
         overrides: definition
             .overrides
             .iter()

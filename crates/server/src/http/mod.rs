@@ -6,7 +6,7 @@
 //! - [`election`], [`elections`], [`observe`]: `/v1/elections`, likewise
 //! - [`once`]: claims and results, `/v1/once`
 //! - [`fence`]: the fence registry, `/v1/fences`
-//! - [`limits`], [`limit`]: `/v1/limits`: defining and looking; checking, giving back, reserving
+//! - [`limits`], [`limit`], [`limit_log`]: `/v1/limits`: defining and looking; checking, giving back, reserving; what was decided
 //! - `definition`, `quota`: what a definition means; how an outcome is shown in headers
 //! - [`batch`]: `/v1/batch`, several calls in one request
 //! - [`cluster`]: `/v1/nodes`, `/v1/ring`, `/v1/hotkeys`, and what other nodes forward
@@ -28,6 +28,7 @@ pub(crate) mod exchange;
 pub mod fence;
 pub(crate) mod input;
 pub mod limit;
+pub mod limit_log;
 pub mod limits;
 pub mod lock;
 pub mod observe;
