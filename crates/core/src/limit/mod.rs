@@ -9,7 +9,9 @@
 //! - [`change`]: putting and removing one
 //! - [`calendar`]: days and months in a time zone
 //! - [`rule`]: from a definition and a key to the rule of its meter
-//! - [`purse`]: a lease, from its holder's side
+//! - [`purse`]: a lease, from its holder's side; [`holder`]: what it does with a check
+//! - [`slack`]: bounded approximation
+//! - [`share`]: what a node admits by itself in an outage
 //! - [`receipt`]: what a check is given back with
 //! - [`mod@bound`]: how much more than the limit may pass, at worst
 
@@ -17,9 +19,12 @@ pub mod bound;
 pub mod calendar;
 pub mod change;
 pub mod definition;
+pub mod holder;
 pub mod purse;
 pub mod receipt;
 pub mod rule;
+pub mod share;
+pub mod slack;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
 mod calendars;
 pub(crate) mod definitions;
+mod holders;
 mod leases;
 mod receipts;
