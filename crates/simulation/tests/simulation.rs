@@ -102,7 +102,7 @@ fn twenty_nodes_at_seven_tenths_of_the_limit_ask_the_store_once_for_a_hundred_ch
 /// What others have published about themselves: a limit of 1,000 a second with a sync every 50 ms let 13.1 % more pass; two nodes, 500 a
 /// second, a sync every 200 ms and 800 offered, 18 % more, and after a correction 12 % less.
 #[test]
-fn scenarios_that_others_published_stay_within_epsilon_above_and_five_percent_below() {
+fn scenarios_that_others_published_stay_within_epsilon_above_and_one_percent_below() {
     for (limit, offered, sync_ms) in [(1_000, 1_500, 50), (500, 800, 200)] {
         for algorithm in [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow] {
             let plan = Plan {
@@ -116,7 +116,7 @@ fn scenarios_that_others_published_stay_within_epsilon_above_and_five_percent_be
                 let outcome = outcome(&plan, mechanism);
                 // What is decided somewhat later than it came may fall into the next window.
                 let most = above * outcome.allowed as f64 + limit as f64 / 50.0;
-                let least = 0.95 * outcome.allowed as f64;
+                let least = 0.99 * outcome.allowed as f64;
                 assert!(
                     (least..=most).contains(&(outcome.admitted as f64)),
                     "{limit}, {algorithm:?}, {mechanism:?}: {} of {}",

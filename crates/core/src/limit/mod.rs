@@ -14,11 +14,14 @@
 //! - [`share`]: what a node admits by itself in an outage
 //! - [`receipt`]: what a check is given back with
 //! - [`mod@bound`]: how much more than the limit may pass, at worst
+//! - [`mod@advise`]: which mechanism to choose; [`demand`]: how often the store is asked, by reckoning
 
+pub mod advise;
 pub mod bound;
 pub mod calendar;
 pub mod change;
 pub mod definition;
+pub mod demand;
 pub mod holder;
 pub mod purse;
 pub mod receipt;
@@ -29,6 +32,7 @@ pub mod slack;
 #[cfg(test)]
 mod tests;
 
+pub use advise::{Advice, Answer, Question, Way, advise};
 pub use bound::{Bound, BoundItem, bound};
 pub use calendar::{Calendar, CalendarUnit};
 pub use change::{Put, put, remove};

@@ -1,3 +1,4 @@
+mod advice;
 mod calendars;
 pub(crate) mod definitions;
 mod holders;
