@@ -40,6 +40,8 @@ mod process;
 mod rolling;
 #[path = "baton/server.rs"]
 mod server;
+#[path = "baton/simulate.rs"]
+mod simulate;
 #[path = "baton/stores.rs"]
 mod stores;
 #[path = "baton/terminal.rs"]
