@@ -112,10 +112,7 @@ fn print_table(question: &Question, advice: &Advice) -> Result<(), Failure> {
     let missing = advice.figures.iter().filter(|figures| !figures.way.is_available());
     let missing: Vec<_> = missing.map(|figures| figures.way.as_str()).collect();
     if !missing.is_empty() {
-        output::line(format_args!(
-            "\nNot available yet, so figures by formula only: {}",
-            missing.join(", ")
-        ))?;
+        output::line(format_args!("\nNot available yet in a definition: {}", missing.join(", ")))?;
     }
     Ok(())
 }

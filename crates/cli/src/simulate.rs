@@ -184,10 +184,10 @@ fn print_table(plan: &Plan, outcomes: &[Outcome]) -> Result<(), Failure> {
         (
             "traffic",
             format!(
-                "{}/s at {} nodes, {} keys, {} s, seed {}",
+                "{}/s, {}, {}, {} s, seed {}",
                 plan.rate,
-                plan.nodes,
-                plan.keys,
+                counted(plan.nodes, "node"),
+                counted(plan.keys, "key"),
                 plan.duration_ms / 1_000,
                 plan.seed
             ),
@@ -229,4 +229,9 @@ fn print_table(plan: &Plan, outcomes: &[Outcome]) -> Result<(), Failure> {
         rows.collect(),
     )?;
     output::line(format_args!("\n{NOT_SIMULATED}"))
+}
+
+/// `1 key`, `2 keys`.
+fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

@@ -9,7 +9,7 @@
 //! - `store`: the meters, at the store's clock
 //! - `node`: what a node holds and knows
 //! - `mishaps`: crashes, joins, partitions
-//! - [`world`]: what happens, in its order
+//! - [`world`]: what happens, in its order; `event`: what is to happen
 //! - [`tally`]: what was admitted when, and the most in any interval
 //! - [`outcome`]: what came of it
 //! - [`svg`]: a plot of it
@@ -18,6 +18,7 @@
 //! taken to keep up with whatever they are asked.
 
 mod chance;
+mod event;
 mod mishaps;
 mod node;
 pub mod outcome;

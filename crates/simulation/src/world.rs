@@ -1,25 +1,25 @@
 //! What happens, in its order: checks come, messages travel, nodes look after what they hold, things go wrong.
 
 use crate::chance::{Dice, Skewed};
+use crate::event::{Asks, Call, Event, Queue, Said};
 use crate::mishaps::{self, Mishap};
 use crate::node::{Held, Node};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, bound_of};
 use crate::plan::{Mechanism, Plan, Unfit};
-use crate::store::{Checked, Leased, Store};
+use crate::store::Store;
 use crate::tally::Tally;
 use crate::traffic::Traffic;
 use baton_core::limit::holder::{self, Holder, Step};
 use baton_core::limit::purse::{Message, Terms};
 use baton_core::limit::share::Member;
 use baton_core::limit::slack::{self, Slack};
-use baton_core::limit::{Definition, Policy, bound};
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeSet, BinaryHeap};
+use baton_core::limit::{Definition, Policy};
+use std::collections::BTreeSet;
 
 /// How long a node waits for the store.
 const DEADLINE_US: u64 = 2_000_000;
 /// How often a node looks after what is idle or owed.
-const LOOK_US: u64 = 500_000;
+const LOOK_US: u64 = holder::LOOK_MS * 1_000;
 /// Checks that wait for one purse. Beyond that they ask the store.
 const WAITING_MAX: usize = 100_000;
 /// How often somebody is told how far it is.
@@ -49,7 +49,7 @@ pub fn run(
     let mut next_told_us = 0;
     loop {
         let arrives_us = traffic.peek().map(|arrival| arrival.at_us);
-        let happens_us = world.queue.peek().map(|Reverse(next)| next.at_us);
+        let happens_us = world.queue.next_us();
         match (arrives_us, happens_us) {
             (Some(at_us), due_us) if due_us.is_none_or(|due_us| at_us < due_us) => {
                 let arrival = traffic.next().expect("it was there when peeked at");
@@ -58,7 +58,7 @@ pub fn run(
             }
             // What is under way at the end is decided; nothing new begins.
             (arrives_us, Some(_)) => {
-                let Reverse(next) = world.queue.pop().expect("it was there when peeked at");
+                let next = world.queue.take().expect("it was there when looked at");
                 world.now_us = next.at_us;
                 world.happens(next.event, arrives_us.is_some());
             }
@@ -85,8 +85,7 @@ struct World<'a> {
     plain: Store,
     nodes: Vec<Node>,
     weights: Skewed,
-    queue: BinaryHeap<Reverse<Due>>,
-    queued: u64,
+    queue: Queue,
     latency: Dice,
     /// Debts that the store has heard of.
     settled: BTreeSet<u64>,
@@ -94,62 +93,6 @@ struct World<'a> {
     tally: Tally,
     local: u64,
     waited_us: u64,
-}
-
-/// Something that will happen: the earliest first, and of those the one that was put in first.
-struct Due {
-    at_us: u64,
-    order: u64,
-    event: Event,
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-impl Eq for Due {}
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at_us, self.order).cmp(&(other.at_us, other.order))
-    }
-}
-
-enum Event {
-    AtStore(Call),
-    Answered(Call, Said),
-    Unanswered(Call),
-    Look { place: usize },
-    Sync { place: usize },
-    Mishap { place: usize, mishap: Mishap },
-}
-
-/// What a node asks of the store.
-#[derive(Clone)]
-struct Call {
-    place: usize,
-    life: u64,
-    key: usize,
-    sent_us: u64,
-    asks: Asks,
-}
-
-#[derive(Clone)]
-enum Asks {
-    Check { arrived_us: u64 },
-    Lease { row: String, message: Message },
-    Debt { id: u64, amount: u64 },
-}
-
-enum Said {
-    Checked(Checked),
-    Leased(Leased),
-    Settled,
 }
 
 impl<'a> World<'a> {
@@ -178,8 +121,7 @@ impl<'a> World<'a> {
             plain: Store::new(plan, Mechanism::Central),
             nodes: nodes.collect(),
             weights: Skewed::new(plan.places(), plan.node_skew),
-            queue: BinaryHeap::new(),
-            queued: 0,
+            queue: Queue::default(),
             latency: Dice::new(plan.seed, 4),
             settled: BTreeSet::new(),
             debts: 0,
@@ -191,20 +133,15 @@ impl<'a> World<'a> {
             slack,
         };
         for place in 0..world.nodes.len() {
-            world.put(dice.below(LOOK_US), Event::Look { place });
+            world.queue.put(dice.below(LOOK_US), Event::Look { place });
             if let Some(slack) = world.slack {
-                world.put(dice.below(slack.sync_ms * 1_000), Event::Sync { place });
+                world.queue.put(dice.below(slack.sync_ms * 1_000), Event::Sync { place });
             }
         }
         for (at_us, place, mishap) in mishaps::draw(plan) {
-            world.put(at_us, Event::Mishap { place, mishap });
+            world.queue.put(at_us, Event::Mishap { place, mishap });
         }
         world
-    }
-
-    fn put(&mut self, at_us: u64, event: Event) {
-        self.queued += 1;
-        self.queue.push(Reverse(Due { at_us, order: self.queued, event }));
     }
 
     /// How long one way takes: at least half of what it does on average.
@@ -297,11 +234,11 @@ impl<'a> World<'a> {
         match (node.is_cut(now_us), node.knows_cut) {
             (false, _) => {
                 let at_us = now_us + self.way_us();
-                self.put(at_us, Event::AtStore(call));
+                self.queue.put(at_us, Event::AtStore(call));
             }
             // It has heard nothing for a while, and doesn't wait for it every time.
             (true, true) => self.unanswered(call),
-            (true, false) => self.put(now_us + DEADLINE_US, Event::Unanswered(call)),
+            (true, false) => self.queue.put(now_us + DEADLINE_US, Event::Unanswered(call)),
         }
     }
 
@@ -319,12 +256,12 @@ impl<'a> World<'a> {
             Event::Look { .. } | Event::Sync { .. } if !goes_on => {}
             Event::Look { place } => {
                 self.look(place);
-                self.put(self.now_us + LOOK_US, Event::Look { place });
+                self.queue.put(self.now_us + LOOK_US, Event::Look { place });
             }
             Event::Sync { place } => {
                 self.sync(place);
                 let every_us = self.plan.sync_ms * 1_000;
-                self.put(self.now_us + every_us, Event::Sync { place });
+                self.queue.put(self.now_us + every_us, Event::Sync { place });
             }
             Event::Mishap { place, mishap } => {
                 let node = &mut self.nodes[place];
@@ -361,8 +298,8 @@ impl<'a> World<'a> {
         };
         // An answer on its way when the line is cut is lost, although what it says has happened.
         match self.nodes[call.place].is_cut(now_us) {
-            true => self.put((call.sent_us + DEADLINE_US).max(now_us), Event::Unanswered(call)),
-            false => self.put(now_us + back_us, Event::Answered(call, said)),
+            true => self.queue.put((call.sent_us + DEADLINE_US).max(now_us), Event::Unanswered(call)),
+            false => self.queue.put(now_us + back_us, Event::Answered(call, said)),
         }
     }
 
@@ -495,15 +432,7 @@ impl<'a> World<'a> {
         let shares = self.nodes.iter().filter(|node| node.offered > 0);
         let worst_node_share =
             shares.map(|node| part(node.admitted, node.offered)).min_by(f64::total_cmp).unwrap_or_default();
-        let bounds = bound(&self.definition, "", plan.places(), "nothing");
-        let bound = match mechanism {
-            Mechanism::Approximate => Some(slack::worst(self.store.rule(0))),
-            Mechanism::Central | Mechanism::Leased => bounds.worst(),
-        };
-        let outage = bounds.items.iter().find(|item| item.source == "outage" && plan.partitions > 0);
-        let bound = bound
-            .zip(outage.map_or(Some(0), |item| item.amount))
-            .map(|(bound, outage)| bound.saturating_add(outage));
+        let bound = bound_of(plan, mechanism, &self.definition, self.store.rule(0));
         Outcome {
             mechanism: mechanism.as_str(),
             offered,

@@ -33,12 +33,14 @@ fn agree(advised: f64, simulated: f64, within: f64) -> bool {
 }
 
 /// The rate, nodes, keys, limit and window of limits that are in good health.
-const HEALTHY: [(u64, u64, u64, u64, u64); 5] = [
+const HEALTHY: [(u64, u64, u64, u64, u64); 7] = [
     (100_000, 20, 1, 142_858, 1_000),
     (20_000, 5, 1, 40_000, 1_000),
     (1_000, 10, 2, 40_000, 60_000),
     (3_000, 3, 2, 30_000, 10_000),
     (700, 2, 1, 1_000, 1_000),
+    (1_000, 10, 1_000, 100, 1_000),
+    (400, 10, 20, 3_000, 60_000),
 ];
 
 /// What the store sees a second when all has found its way: without the first windows, and over whole ones.
@@ -58,9 +60,12 @@ fn what_the_store_sees_is_advised_within_a_tenth_of_what_is_simulated() {
                 Plan { duration_ms, keys, ..Plan::new(rate, nodes, definition(algorithm, limit, window_ms)) };
             let (advised, simulated) = both(&plan, Mechanism::Leased, Way::Leased);
             let (advised, simulated) = (advised.store_operations, steady(&plan, &simulated));
-            // Near its end a sliding window has little to share, and who gets how much of it is chance.
+            // Near its end a sliding window has little to share, and who gets how much of it is chance; and so is when a key comes that
+            // comes seldom.
             let is_example = nodes == 20;
-            let within = if algorithm == Algorithm::SlidingWindow && !is_example { 0.25 } else { 0.1 };
+            let is_seldom = rate / nodes / keys < 10;
+            let is_chance = is_seldom || (algorithm == Algorithm::SlidingWindow && !is_example);
+            let within = if is_chance { 0.25 } else { 0.1 };
             assert!(
                 agree(advised, simulated, within),
                 "{rate}/s, {nodes} nodes, {keys} keys, {limit} in {window_ms} ms, {algorithm:?}: {advised:.1} is \

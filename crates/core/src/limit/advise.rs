@@ -139,7 +139,7 @@ fn figures(question: &Question, way: Way) -> Figures {
     let rule = Defined { definition: question.definition.clone(), version: Revision(0) }.rule("", None);
     let (rate, latency_us) = (question.rate as f64, question.store_latency_us as f64);
     let most = |pace: Option<Pace>, holders: u64| match pace {
-        Some(Pace::Steady(messages)) => (messages * (holders * question.keys) as f64, false),
+        Some(Pace::Steady { messages, .. }) => (messages * (holders * question.keys) as f64, false),
         // Whoever gets nothing when asking for more asks the store itself: two charges for one check.
         Some(Pace::Short) => (2.0 * rate, true),
         None => (rate, false),
@@ -160,8 +160,7 @@ fn figures(question: &Question, way: Way) -> Figures {
             let pace = terms(&definition, "")
                 .map(|terms| pace(&demand(question, question.nodes), &rule, &terms, None));
             let (store_operations, is_most) = most(pace, question.nodes);
-            let is_local = matches!(pace, Some(Pace::Steady(_)));
-            let added_latency_us = if is_local { 0.0 } else { latency_us };
+            let added_latency_us = latency_us * waits(pace);
             let outage = "what is leased is spent first, then the policy decides";
             Figures { store_operations, is_most, added_latency_us, outage, ..plain }
         }
@@ -171,12 +170,11 @@ fn figures(question: &Question, way: Way) -> Figures {
             let pace = slack
                 .map(|(terms, slack)| pace(&demand(question, question.nodes), &rule, &terms, Some(&slack)));
             let (store_operations, is_most) = most(pace, question.nodes);
-            let is_local = matches!(pace, Some(Pace::Steady(_)));
             let worst = slack::worst(&rule);
             Figures {
                 store_operations,
                 is_most,
-                added_latency_us: if is_local { 0.0 } else { latency_us },
+                added_latency_us: latency_us * waits(pace),
                 adds: exact.map(|exact| worst.saturating_sub(exact)),
                 worst: Some(worst),
                 outage: "slack is spent first, then the policy decides",
@@ -213,6 +211,14 @@ fn figures(question: &Question, way: Way) -> Figures {
                 ..plain
             }
         }
+    }
+}
+
+/// Which part of the checks waits for the store.
+fn waits(pace: Option<Pace>) -> f64 {
+    match pace {
+        Some(Pace::Steady { waits, .. }) => waits,
+        Some(Pace::Short) | None => 1.0,
     }
 }
 

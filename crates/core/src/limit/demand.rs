@@ -4,6 +4,7 @@
 //! decides what it brings, and that decides when the next one leaves. The same sizes, shares and moments as in [`super::purse`]
 //! and the meter's grants.
 
+use super::holder::LOOK_MS;
 use super::purse::{SIZE_MAX, SIZE_MIN, Terms};
 use super::slack::Slack;
 use crate::meter::{Algorithm, Rule};
@@ -28,8 +29,13 @@ pub struct Demand {
 /// How often a holder asks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
-    /// So many messages a second, each holder.
-    Steady(f64),
+    /// There is enough.
+    Steady {
+        /// A second, of each holder.
+        messages: f64,
+        /// Which part of the checks waits for the store.
+        waits: f64,
+    },
     /// There is less than is wanted: every check may end at the store.
     Short,
 }
@@ -94,11 +100,17 @@ pub fn pace(demand: &Demand, rule: &Rule, terms: &Terms, slack: Option<&Slack>) 
     if rate * holders * window_ms >= rule.limit as f64 {
         return Pace::Short;
     }
-    // Between a third and a half of its life, on average. Who comes less often finds it closed, asks, and gives the rest back.
+    // Between a third and a half of its life, on average.
     let renewed_ms = ttl_ms * 5.0 / 12.0;
     if rate * renewed_ms < 1.0 {
-        return Pace::Steady(rate * 2.0 * 1_000.0);
+        // Who comes after a while finds nothing to spend and asks for some, which goes back when it is idle; who comes much later
+        // isn't even known any more.
+        let (waits, forgotten) = (fades(rate * renewed_ms), fades(rate * 2.0 * ttl_ms));
+        let messages = rate * 1_000.0 * (forgotten + 2.0 * (waits - forgotten));
+        return Pace::Steady { messages, waits };
     }
+    // Whether somebody comes when it is time, before it is only kept for a while longer.
+    let comes = 1.0 - fades(rate * LOOK_MS as f64 / 2.0);
     let size = terms.size.map_or((rate * ttl_ms).clamp(SIZE_MIN as f64, SIZE_MAX as f64), |size| size as f64);
     let (low, most) = ((size / 4.0).max(0.0), (rule.limit as f64 / 20.0).max(1.0));
     let mut counted = Counted {
@@ -114,6 +126,8 @@ pub fn pace(demand: &Demand, rule: &Rule, terms: &Terms, slack: Option<&Slack>) 
     let (warm_ms, end_ms) = (span_ms, span_ms * (1.0 + WINDOWS));
     let (mut now_ms, mut had, mut kept, mut next_sync_ms) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
     let (mut messages, mut asked) = (0.0_f64, 0.0_f64);
+    // How much of a message there is: nobody says that nothing was spent. And whether it brings any.
+    let (mut weight, mut brings) = (1.0_f64, 1.0_f64);
     for _ in 0..STEPS_MAX {
         if now_ms >= end_ms {
             break;
@@ -130,16 +144,21 @@ pub fn pace(demand: &Demand, rule: &Rule, terms: &Terms, slack: Option<&Slack>) 
         // All ask at about the same time: for the one in the middle, half of them have already got theirs.
         let room = rule.capacity as f64 - counted.used() - holders * had;
         let share = room / (2.5 * holders);
-        let granted = share.min(most).min((size - kept).max(0.0)).max(0.0);
+        let granted = brings * share.min(most).min((size - kept).max(0.0)).max(0.0);
         counted.add(holders * (had - kept));
-        messages += if is_measured { 1.0 } else { 0.0 };
+        messages += if is_measured { weight } else { 0.0 };
         had = kept + granted;
         // As soon as it is low again, but not before this answer is there and somebody has come.
         let low_ms = ((had - low) / rate).max(demand.latency_ms + 1.0 / rate);
-        let mut after_ms = low_ms.min(renewed_ms.max(1.0 / rate));
+        let due_ms = renewed_ms.max(1.0 / rate);
+        let mut after_ms = low_ms.min(due_ms);
+        (weight, brings) = (1.0, if low_ms <= due_ms { 1.0 } else { comes });
         if let Some(slack) = slack {
-            next_sync_ms = if next_sync_ms <= now_ms { now_ms + slack.sync_ms as f64 } else { next_sync_ms };
-            after_ms = after_ms.min(next_sync_ms - now_ms).max(1.0 / rate);
+            let every_ms = slack.sync_ms as f64;
+            next_sync_ms = if next_sync_ms <= now_ms { now_ms + every_ms } else { next_sync_ms };
+            if next_sync_ms - now_ms < after_ms {
+                (after_ms, weight, brings) = (next_sync_ms - now_ms, 1.0 - fades(rate * every_ms), 1.0);
+            }
         }
         now_ms += after_ms;
         kept = had - rate * after_ms;
@@ -148,5 +167,26 @@ pub fn pace(demand: &Demand, rule: &Rule, terms: &Terms, slack: Option<&Slack>) 
         }
     }
     let measured_ms = (now_ms.min(end_ms) - warm_ms).max(1.0);
-    Pace::Steady((messages + asked) * 1_000.0 / measured_ms)
+    let per_second = 1_000.0 / measured_ms;
+    Pace::Steady { messages: (messages + asked) * per_second, waits: asked * per_second / (rate * 1_000.0) }
+}
+
+/// How likely it is that nothing happens for a while in which `mean` would on average: e to the power of the negative mean, closely
+/// enough, since there are no logarithms here.
+fn fades(mean: f64) -> f64 {
+    let step = 1.0 / (1.0 + mean / 256.0);
+    (0..8).fold(step, |part, _| part * part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chances_fade_as_they_should() {
+        for (mean, part) in [(0.0, 1.0), (0.1, 0.9048), (1.0, 0.3679), (2.0, 0.1353)] {
+            assert!((fades(mean) - part).abs() < 0.005, "{mean}: {}", fades(mean));
+        }
+        assert!(fades(100.0) < 0.001);
+    }
 }

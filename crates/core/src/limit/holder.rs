@@ -15,6 +15,9 @@ pub const CHUNK_MIN: u64 = 4;
 /// How long a refusal by the store is taken to stand.
 pub const REFUSED_MS_MAX: u64 = 100;
 
+/// How often holders are looked after, to give back what is idle.
+pub const LOOK_MS: u64 = 500;
+
 /// How a definition's leases behave; nothing if it has none.
 pub fn terms(definition: &Definition, key: &str) -> Option<Terms> {
     let is_leased = definition.mechanism == Mechanism::Leased && is_worth_it(definition, key);
