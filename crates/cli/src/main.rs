@@ -2,8 +2,10 @@
 //!
 //! # Layout
 //! One file a command group: [`serve`], [`lock`], [`locks`], [`elect`], [`elections`], [`once`], [`fence`], [`limits`],
-//! [`nodes`], [`status`]. What they share: [`client`] (where the server is), [`output`] (JSON and tables), [`duration`], [`failure`] (messages, help, exit codes).
+//! [`nodes`], [`status`]; [`advise`] and [`simulate`] need no server. What they share: [`client`] (where the server is), [`output`] (JSON and tables),
+//! [`duration`], [`traffic`] (a limit and who checks it), [`failure`] (messages, help, exit codes).
 
+mod advise;
 mod client;
 mod duration;
 mod elect;
@@ -17,7 +19,9 @@ mod nodes;
 mod once;
 mod output;
 mod serve;
+mod simulate;
 mod status;
+mod traffic;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
@@ -106,6 +110,12 @@ enum Command {
     Limits(limits::LimitsCommand),
     /// Show the nodes that share the store, and how much of it each owns
     Nodes,
+    /// Say which mechanism a limit should have, what each would cost and risk, and why
+    #[command(after_help = advise::HELP)]
+    Advise(Box<advise::AdviseArguments>),
+    /// Simulate a limit under traffic and failures: what it would admit, and what the store would see
+    #[command(after_help = simulate::HELP)]
+    Simulate(Box<simulate::SimulateArguments>),
     /// Show the server and what its store promises
     Status,
     /// Print a completion script for a shell
@@ -146,6 +156,8 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Fence(command) => wait_for(fence::run(command, client)),
         Command::Limits(command) => wait_for(limits::run(command, client)),
         Command::Nodes => wait_for(nodes::run(client)),
+        Command::Advise(arguments) => advise::run(&arguments, client.output == output::Format::Json),
+        Command::Simulate(arguments) => simulate::run(&arguments, client.output == output::Format::Json),
         Command::Status => wait_for(status::run(client)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "baton", &mut std::io::stdout());

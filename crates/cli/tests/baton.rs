@@ -46,6 +46,8 @@ mod rolling;
 mod server;
 #[path = "baton/shared_limits.rs"]
 mod shared_limits;
+#[path = "baton/simulate.rs"]
+mod simulate;
 #[path = "baton/stores.rs"]
 mod stores;
 #[path = "baton/terminal.rs"]

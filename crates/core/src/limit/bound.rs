@@ -118,7 +118,7 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
 }
 
 /// How much an algorithm lets pass at most in an interval as long as the window.
-fn passes(algorithm: Algorithm, capacity: u64, limit: u64) -> u64 {
+pub fn passes(algorithm: Algorithm, capacity: u64, limit: u64) -> u64 {
     match algorithm {
         Algorithm::TokenBucket => capacity.saturating_add(limit),
         Algorithm::SlidingWindow | Algorithm::FixedWindow => limit.saturating_mul(2),

@@ -17,8 +17,9 @@ pub struct Terms {
 }
 
 /// What the size adapts within.
-const SIZE_MIN: u64 = 10;
-const SIZE_MAX: u64 = 10_000;
+pub const SIZE_MIN: u64 = 10;
+/// As above.
+pub const SIZE_MAX: u64 = 10_000;
 const SIZE_FIRST: u64 = 100;
 /// Over how long what is spent is averaged, about.
 const MEMORY_MS: u64 = 60_000;
@@ -237,7 +238,12 @@ impl Purse {
 
     /// Whether nothing was spent since the last message, and it is time for the next: then it should be given back.
     pub fn is_idle(&self, now_ms: u64) -> bool {
-        self.is_due(now_ms) && self.spent() == self.rated_spent
+        self.is_due(now_ms) && !self.has_spent()
+    }
+
+    /// Whether anything was spent since the last message.
+    pub fn has_spent(&self) -> bool {
+        self.spent() != self.rated_spent
     }
 
     /// Whether it is time for a message, and nobody has sent one.
