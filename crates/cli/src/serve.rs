@@ -30,6 +30,9 @@ pub struct Settings {
     /// Where the embedded store keeps its files [default: ./baton-data]
     #[arg(long, env = "BATON_DATA", value_name = "DIRECTORY")]
     pub data: Option<PathBuf>,
+    /// Where this node keeps what has to outlive it while the store is away (docs/limit.md) [default: state in --data]
+    #[arg(long, env = "BATON_STATE", value_name = "DIRECTORY")]
+    pub state: Option<PathBuf>,
     /// The store: embedded:, redis://…, postgres://… or etcd://… (docs/stores.md) [default: embedded:]
     // It may have a password in it, which --help would show.
     #[arg(long, env = "BATON_STORE", hide_env_values = true, value_name = "URL")]
@@ -67,6 +70,7 @@ impl Settings {
         Self {
             listen: self.listen.or(other.listen),
             data: self.data.or(other.data),
+            state: self.state.or(other.state),
             store: self.store.or(other.store),
             limits: self.limits.or(other.limits),
             insecure: self.insecure.or(other.insecure),
@@ -83,6 +87,7 @@ impl Settings {
         Config {
             listen: self.listen.unwrap_or(default.listen),
             data: self.data.unwrap_or(default.data),
+            state: self.state,
             store: self.store.unwrap_or(default.store),
             limits: self.limits,
             insecure: self.insecure.unwrap_or(default.insecure),
@@ -138,6 +143,7 @@ fn failed(error: RunError) -> Failure {
             (78, "docs/limit.md has the fields; nothing was started, and no limit was changed")
         }
         RunError::Config(_) => (78, "`baton serve --help` shows what can be set"),
+        RunError::State(_) => (74, "check --state: that the directory can be read, and who wrote it"),
         RunError::Open(_) | RunError::Store(_) => {
             (74, "check --data and --store: that the directory is writable and that no other server uses it")
         }
@@ -154,11 +160,11 @@ mod tests {
     #[test]
     fn what_is_said_on_the_line_wins_over_the_file() {
         let line = Settings { listen: Some("127.0.0.1:1".parse().unwrap()), ..Settings::default() };
-        let file = "listen = \"127.0.0.1:2\"\ndata = \"/d\"\ninsecure = true\nlimits = \"/l\"\nlog-format = \"json\"\nmax-waiting = 7";
+        let file = "listen = \"127.0.0.1:2\"\ndata = \"/d\"\nstate = \"/s\"\ninsecure = true\nlimits = \"/l\"\nlog-format = \"json\"\nmax-waiting = 7";
         let merged = line.or(toml::from_str(file).unwrap());
         assert_eq!(merged.listen, Some("127.0.0.1:1".parse().unwrap()));
         assert_eq!((merged.data, merged.insecure), (Some("/d".into()), Some(true)));
-        assert_eq!(merged.limits, Some("/l".into()));
+        assert_eq!((merged.limits, merged.state), (Some("/l".into()), Some("/s".into())));
         assert_eq!((merged.log_format, merged.max_waiting), (Some(LogFormat::Json), Some(7)));
     }
 

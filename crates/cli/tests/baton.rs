@@ -34,6 +34,8 @@ mod modes;
 mod nodes;
 #[path = "baton/once.rs"]
 mod once;
+#[path = "baton/outage.rs"]
+mod outage;
 #[path = "baton/process.rs"]
 mod process;
 #[path = "baton/rolling.rs"]

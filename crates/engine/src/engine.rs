@@ -13,6 +13,7 @@ use crate::metrics::Metrics;
 use crate::once::waiting::Waiting;
 use crate::random::Random;
 use crate::signal::Signal;
+use crate::state::State;
 use baton_core::lock::{ClusterKey, Family, NodeId};
 use baton_core::{Check, Commit, Group, Key, Outcome, Ttl, WallTime, Write};
 use baton_store::{Reason, Store, StoreError};
@@ -41,6 +42,8 @@ pub struct Config {
     pub history_kept: Duration,
     /// How often histories are written.
     pub history_every: Duration,
+    /// Where this node keeps what has to outlive it, for when the store is away; nothing does if there is no such place.
+    pub state: Option<State>,
 }
 
 impl Default for Config {
@@ -54,6 +57,7 @@ impl Default for Config {
             store_deadline: Duration::from_secs(2),
             history_kept: Duration::from_secs(24 * 60 * 60),
             history_every: Duration::from_millis(500),
+            state: None,
         }
     }
 }
@@ -98,12 +102,14 @@ impl Engine {
     pub async fn start(store: Arc<dyn Store>, config: Config, random: Random) -> Result<Self, StoreError> {
         let key = cluster_key(&*store, &random).await?;
         let guarantees = store.guarantees();
+        let id = NodeId(random.number().max(1));
+        let fallbacks = Fallbacks::new(config.state.as_ref(), id.0);
         let node = Arc::new(Node {
             is_shared: guarantees.shared,
             answers_always: guarantees.answers_always,
             store,
             config,
-            id: NodeId(random.number().max(1)),
+            id,
             random,
             key,
             metrics: Metrics::default(),
@@ -116,12 +122,13 @@ impl Engine {
             definitions: Definitions::default(),
             limit_keys: Keys::default(),
             purses: Purses::default(),
-            fallbacks: Fallbacks::default(),
+            fallbacks,
             draining: Signal::default(),
             started: Instant::now(),
             wall_offset_ms: AtomicI64::new(0),
             next_attachment: AtomicU64::new(1),
         });
+        node.know_cluster(baton_core::limit::call_id(&[b"cluster".as_slice(), &node.key.0]));
         let first = node.store.read(vec![cluster_key_place()]).await?;
         node.note_time(first.now);
         if node.is_shared {
@@ -137,6 +144,7 @@ impl Engine {
         tokio::spawn(definitions::keep(node.clone(), changes));
         tokio::spawn(leasing::keep(node.clone()));
         tokio::spawn(fallback::keep(node.clone()));
+        tokio::spawn(fallback::keep_synced(node.clone()));
         tokio::spawn(crate::lock::history::keep(node.clone()));
         tokio::spawn(crate::lock::sweep::keep(node.clone()));
         Ok(Self { node })

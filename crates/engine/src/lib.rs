@@ -15,6 +15,7 @@
 //! - [`metrics`]: what is counted
 //! - [`random`]: where ids and secrets come from, so that a simulation can decide it
 //! - [`signal`]: a flag that is raised once
+//! - [`state`]: what a node keeps on a disk of its own
 
 pub mod bundle;
 mod cursor;
@@ -30,6 +31,7 @@ pub mod metrics;
 pub mod once;
 pub mod random;
 pub mod signal;
+pub mod state;
 
 pub use engine::{Config, Engine};
 pub use failure::Failure;

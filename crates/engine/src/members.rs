@@ -3,11 +3,14 @@
 //! Whether a node lives decides about order only, never about who holds what: a waiter whose node is taken for dead by
 //! mistake loses its turn, and nobody gets a second lock by it.
 
+mod peaks;
+
 use crate::engine::Node;
 use baton_core::lock::NodeId;
 use baton_core::{Bytes, Check, Commit, Group, Key, Outcome, Revision, Ttl, Write};
 use baton_store::watch::Change;
 use baton_store::{Range, StoreError};
+use peaks::Peaks;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -44,6 +47,8 @@ struct Known {
     gone: HashSet<NodeId>,
     /// To be looked for.
     asked: HashSet<NodeId>,
+    /// How many lived lately, once all sessions were read.
+    peaks: Option<Peaks>,
 }
 
 impl Members {
@@ -68,21 +73,26 @@ impl Members {
         self.known().alive.len()
     }
 
-    /// Which place a node has among those that live, and how many those are.
-    pub fn rank(&self, node: NodeId) -> (usize, usize) {
-        let known = self.known();
-        (known.alive.iter().filter(|other| **other < node).count(), known.alive.len().max(1))
+    /// Which place this node had among the most that lived at once in the last while, and how many those were. Nothing if the
+    /// others' sessions were never read.
+    pub fn highest(&self, node: NodeId, recent: Duration) -> Option<(usize, usize)> {
+        self.known().peaks.as_ref()?.highest(node, recent, Instant::now())
     }
 
     fn came(&self, node: NodeId) {
         let mut known = self.known();
         known.gone.remove(&node);
-        known.alive.insert(node);
+        if known.alive.insert(node) {
+            known.note_peak();
+        }
     }
 
     fn went(&self, node: NodeId) {
         let mut known = self.known();
+        // As many as there were until now.
+        known.note_peak();
         known.alive.remove(&node);
+        known.note_peak();
         known.bury(node);
         self.buried.notify_one();
     }
@@ -96,6 +106,7 @@ impl Members {
     /// Every session there was at some moment after `supposed` were taken to live. Whoever came meanwhile stays.
     fn found(&self, alive: HashSet<NodeId>, supposed: &HashSet<NodeId>) {
         let mut known = self.known();
+        known.note_peak();
         for node in supposed {
             known.asked.remove(node);
             known.alive.remove(node);
@@ -105,10 +116,18 @@ impl Members {
             }
         }
         known.alive.extend(alive);
+        known.peaks.get_or_insert_default();
+        known.note_peak();
     }
 }
 
 impl Known {
+    fn note_peak(&mut self) {
+        if let Some(peaks) = &mut self.peaks {
+            peaks.note(self.alive.iter().copied(), Instant::now());
+        }
+    }
+
     fn bury(&mut self, node: NodeId) {
         if self.gone.len() >= GONE_MAX {
             self.gone.clear();

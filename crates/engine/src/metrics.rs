@@ -49,6 +49,12 @@ pub struct Metrics {
     pub fallbacks: Family<OutcomeLabel, Counter>,
     /// What was admitted without the store and written there afterwards.
     pub overage: Counter,
+    /// What of it is still to be written, in debts.
+    pub debts: Gauge,
+    /// Bytes of the file in which that is kept.
+    pub spool_bytes: Gauge,
+    /// Checks refused because what they'd add could not be written down.
+    pub spool_refusals: Counter,
     /// How long the store took for a charge.
     pub charge_seconds: Histogram,
     /// Calls parked on this node.
@@ -89,6 +95,9 @@ impl Default for Metrics {
             lease_size: Histogram::new([0.0, 1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 10_000.0]),
             fallbacks: Family::default(),
             overage: Counter::default(),
+            debts: Gauge::default(),
+            spool_bytes: Gauge::default(),
+            spool_refusals: Counter::default(),
             charge_seconds: Histogram::new(SECONDS),
             parked: Gauge::default(),
             desks: Gauge::default(),
@@ -140,6 +149,11 @@ impl Metrics {
             "Admitted without the store, written there afterwards",
             self.overage.clone(),
         );
+        limits.register("debts", "Admitted without the store, to be written there", self.debts.clone());
+        let help = "The file of what is to be written to the store";
+        limits.register_with_unit("spool", help, Unit::Bytes, self.spool_bytes.clone());
+        let help = "Checks refused because they could not be written down";
+        limits.register("spool_refusals", help, self.spool_refusals.clone());
         let store = registry.sub_registry_with_prefix("store");
         store.register("conflicts", "Commits decided again", self.conflicts.clone());
         store.register("batch_commands", "Commands decided in one commit", self.batch_commands.clone());

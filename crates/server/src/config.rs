@@ -15,6 +15,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where an embedded store keeps its files.
     pub data: PathBuf,
+    /// Where this node keeps what has to outlive it when a store that is a server is away; in `data` if nothing is said.
+    pub state: Option<PathBuf>,
     /// The store's URL.
     pub store: String,
     /// A file that defines limits, and is read again when it changes.
@@ -46,6 +48,7 @@ impl Default for Config {
         Self {
             listen: (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
             data: "baton-data".into(),
+            state: None,
             store: "embedded:".into(),
             limits: None,
             insecure: false,

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, ConfigError};
 use crate::server::Server;
+use baton_engine::state::StateError;
 use baton_store::{OpenStoreError, StoreError};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io;
@@ -17,6 +18,9 @@ pub enum RunError {
     /// It may not be served like this.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The state directory can't be used.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The store can't be opened.
     #[error(transparent)]
     Open(#[from] OpenStoreError),

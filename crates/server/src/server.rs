@@ -7,6 +7,7 @@ use crate::limits_file::LimitsFile;
 use crate::run::RunError;
 use crate::socket::{self, Socket};
 use axum::Router;
+use baton_engine::state::State;
 use baton_engine::{Engine, Random};
 use baton_store::Store;
 use hyper::server::conn::http1;
@@ -28,6 +29,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long closing the store may take, after everything else has ended.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
+/// Where a node's state is, in the data directory.
+const STATE: &str = "state";
+
 /// A server that listens.
 pub struct Server {
     listener: TcpListener,
@@ -41,9 +45,12 @@ pub struct Server {
 impl Server {
     /// Opens the store, starts the engine and listens. Connections are accepted from then on, and served by
     /// [`Server::serve`].
-    pub async fn start(config: Config) -> Result<Self, RunError> {
+    pub async fn start(mut config: Config) -> Result<Self, RunError> {
         // Before the store is opened: a refused configuration leaves no files behind.
         let limits = checked(&config).await?;
+        let state = config.state.clone().unwrap_or_else(|| config.data.join(STATE));
+        // Nobody is served yet, so nobody waits for the disk.
+        config.engine.state = Some(State::open(&state)?);
         let store = baton_store::open(&config.store, &config.data).await?;
         Self::with(config, limits, store).await
     }

@@ -91,9 +91,12 @@ impl Node {
         if refused.is_none() && !asked.is_empty() {
             let calls: Vec<_> = asked.iter().map(|index| calls[*index].clone()).collect();
             let only_looks = checks.iter().all(Option::is_none) && calls.iter().all(|call| call.cost == 0);
-            let answered = match self.check_centrally(&calls, wanted, only_looks, until).await {
-                Ok(answered) => answered,
-                Err(error) => self.fall_back(&calls, error).await?,
+            let answered = match self.repeated(&calls, wanted)? {
+                Some(answered) => answered,
+                None => match self.check_centrally(&calls, wanted, only_looks, until).await {
+                    Ok(answered) => answered,
+                    Err(error) => self.fall_back(&calls, wanted, only_looks, error)?,
+                },
             };
             refused = answered.refused.map(|(place, denial)| (asked[place], denial));
             for (index, checked) in asked.into_iter().zip(answered.checks) {
@@ -141,7 +144,7 @@ impl Node {
         Ok(answered)
     }
 
-    fn identity(&self, calls: &[CheckCall], wanted: &Wanted) -> Identity {
+    pub(super) fn identity(&self, calls: &[CheckCall], wanted: &Wanted) -> Identity {
         let Some(request_id) = &wanted.request_id else {
             return Identity { id: self.random.bytes(), memo: None, only_looks: false };
         };
@@ -251,7 +254,7 @@ impl Node {
                 let row = self.place(definition.lease_ttl_ms, identity);
                 Place { lease_id: row.id, ttl_ms: row.ttl_ms }
             });
-            self.note_remaining(definition, &claim.key, meter.remaining(rule));
+            self.note_remaining(&call.limit, definition, &claim.key, meter.remaining(rule));
             checks.push(Checked {
                 capacity: rule.capacity,
                 // Of a refused charge the meters are shown as if it had not been: what it would have taken is still there.
