@@ -1,7 +1,7 @@
 //! `baton serve`: the server. A flag wins over its environment variable, and that over the file.
 
 use crate::failure::Failure;
-use baton_server::{Config, ConfigError, RunError, telemetry};
+use baton_server::{Config, ConfigError, RunError, Server, telemetry};
 use clap::builder::BoolishValueParser;
 use serde::Deserialize;
 use std::io::Write;
@@ -131,10 +131,12 @@ fn serve(settings: Settings) -> Result<u8, Failure> {
 }
 
 /// The one line on standard output: whoever started us waits for it.
-fn ready(address: SocketAddr) {
+fn ready(server: &Server) {
     let mut out = std::io::stdout().lock();
+    let how =
+        if server.has_its_store() { "is ready" } else { "waits for its store, and serves what it can," };
     // If nobody reads it, the server serves all the same.
-    writeln!(out, "baton is ready on http://{address}").and_then(|()| out.flush()).ok();
+    writeln!(out, "baton {how} on http://{}", server.address()).and_then(|()| out.flush()).ok();
 }
 
 fn failed(error: RunError) -> Failure {

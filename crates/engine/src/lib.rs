@@ -6,6 +6,7 @@
 //! - [`engine`]: starting, readiness, draining
 //! - `decide`: the loop of draft, commit, conflict and unknown
 //! - [`failure`]: what can go wrong with any call
+//! - `late`: starting without the store
 //! - [`limit`]: how much of something a key may use
 //! - [`lock`]: the lock service, one call a method
 //! - [`once`]: the first caller does the work, all others get its result
@@ -24,6 +25,7 @@ pub mod election;
 pub mod engine;
 pub mod failure;
 pub mod fence;
+mod late;
 pub mod limit;
 pub mod lock;
 mod members;

@@ -9,7 +9,7 @@ use crate::engine::Node;
 use baton_core::lock::NodeId;
 use baton_core::{Bytes, Check, Commit, Group, Key, Outcome, Revision, Ttl, Write};
 use baton_store::watch::Change;
-use baton_store::{Range, StoreError};
+use baton_store::{Range, Store, StoreError};
 use peaks::Peaks;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -146,9 +146,9 @@ fn node_of(name: &[u8]) -> Option<NodeId> {
 }
 
 /// Makes this node's session: before it puts anything into the store that names it.
-pub(crate) async fn join(node: &Node) -> Result<Revision, StoreError> {
+pub(crate) async fn join(node: &Node, store: &dyn Store) -> Result<Revision, StoreError> {
     let put = Write::Put { key: session(node.id), value: Bytes::from([]), ttl: Ttl::Exactly(SESSION) };
-    match node.store.commit(Commit { checks: Vec::new(), writes: vec![put] }).await? {
+    match store.commit(Commit { checks: Vec::new(), writes: vec![put] }).await? {
         Outcome::Committed { revision, .. } => {
             node.members.came(node.id);
             Ok(revision)
@@ -211,7 +211,7 @@ async fn renew(node: &Node, joined: &mut Revision) {
     match node.in_time(node.store.commit(Commit { checks, writes })).await {
         Ok(Ok(Outcome::Committed { .. })) => {}
         // It ran out: the store was away for longer than it lasts.
-        Ok(Ok(Outcome::Conflict { .. })) => match node.in_time(join(node)).await {
+        Ok(Ok(Outcome::Conflict { .. })) => match node.in_time(join(node, &*node.store)).await {
             Ok(Ok(revision)) => *joined = revision,
             Ok(Err(error)) => node.store_failed(&error),
             Err(_) => {}

@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`config`]: what can be set
 //! - [`run()`]: from a configuration to a served store, until a signal
+//! - `opening`: opening the store, or starting without it
 //! - [`server`]: listening, connections, draining
 //! - [`http`]: the paths; one file a primitive, and what they share
 //! - `limits_file`: limits that are defined in a file
@@ -19,6 +20,7 @@ pub mod gate;
 pub mod http;
 mod limits_file;
 pub mod metrics;
+mod opening;
 mod run;
 pub mod server;
 mod socket;

@@ -4,21 +4,23 @@ use crate::config::{Config, ConfigError};
 use crate::gate::{Gate, Place};
 use crate::http::{self, Shared};
 use crate::limits_file::LimitsFile;
+use crate::opening::{Opened, opened, tell_warnings};
 use crate::run::RunError;
 use crate::socket::{self, Socket};
 use axum::Router;
+use baton_core::WallTime;
 use baton_engine::state::State;
 use baton_engine::{Engine, Random};
-use baton_store::Store;
+use baton_store::{Late, Reason, Store, StoreError};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
 use hyper_util::service::TowerToHyperService;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
@@ -43,7 +45,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the store, starts the engine and listens. Connections are accepted from then on, and served by
+    /// Opens the store, starts the engine and listens, also if the store can't be reached yet. Connections are accepted from then on, and served by
     /// [`Server::serve`].
     pub async fn start(mut config: Config) -> Result<Self, RunError> {
         // Before the store is opened: a refused configuration leaves no files behind.
@@ -51,25 +53,30 @@ impl Server {
         let state = config.state.clone().unwrap_or_else(|| config.data.join(STATE));
         // Nobody is served yet, so nobody waits for the disk.
         config.engine.state = Some(State::open(&state)?);
-        let store = baton_store::open(&config.store, &config.data).await?;
-        Self::with(config, limits, store).await
+        let (engine, random) = (config.engine.clone(), Random::system());
+        let engine = match opened(&config.store, config.data.clone()).await? {
+            Opened::Here(store) => match Engine::start(store.clone(), engine.clone(), random.clone()).await {
+                // It was there just now.
+                Err(error) if passes(&error) && Late::new(&config.store).is_ok() => {
+                    tracing::warn!(%error, "the store is away again: starting without it");
+                    Engine::start_late(Late::new(&config.store)?, ready(store), now(), engine, random)
+                }
+                started => started?,
+            },
+            Opened::Coming(late, coming) => Engine::start_late(*late, coming, now(), engine, random),
+        };
+        Self::with(config, limits, engine).await
     }
 
     /// As [`Server::start`], on a store that is open already, whatever the configuration names.
     pub async fn on(config: Config, store: Arc<dyn Store>) -> Result<Self, RunError> {
         let limits = checked(&config).await?;
-        Self::with(config, limits, store).await
+        tell_warnings(&*store);
+        let engine = Engine::start(store, config.engine.clone(), Random::system()).await?;
+        Self::with(config, limits, engine).await
     }
 
-    async fn with(
-        config: Config,
-        mut limits: Option<LimitsFile>,
-        store: Arc<dyn Store>,
-    ) -> Result<Self, RunError> {
-        for warning in store.guarantees().warnings {
-            tracing::warn!("the store's settings are weaker than its promises need: {warning}");
-        }
-        let engine = Engine::start(store, config.engine.clone(), Random::system()).await?;
+    async fn with(config: Config, mut limits: Option<LimitsFile>, engine: Engine) -> Result<Self, RunError> {
         let listen = |source| RunError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -80,6 +87,11 @@ impl Server {
         let stopping = watch::Sender::new(false);
         let shared = Arc::new(Shared::new(engine, &config, stopping.subscribe()));
         Ok(Self { listener, address, shared, config, limits, stopping })
+    }
+
+    /// Whether its store has been reached.
+    pub fn has_its_store(&self) -> bool {
+        self.shared.engine.has_met_its_store()
     }
 
     /// Where it listens.
@@ -137,6 +149,17 @@ impl Server {
         drop((connections, shared));
         close(store).await;
     }
+}
+
+/// Whether a store may be there again later.
+fn passes(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unknown { .. } | StoreError::NotApplied { reason: Reason::Unavailable, .. })
+}
+
+/// By this machine's clock: what time it is until the store says it.
+fn now() -> WallTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime(since.as_millis() as u64)
 }
 
 /// What can be refused before the store is opened.

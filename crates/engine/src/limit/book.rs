@@ -57,14 +57,14 @@ impl Engine {
         }
         let at = Node::counted_at(&charged, 0);
         let receipt = Receipt { id, amount: call.cost, at };
-        Ok(Booked::At { wait_ms: found.wait_ms, reservation_id: receipt.issue(&node.key, name, &call.key) })
+        Ok(Booked::At { wait_ms: found.wait_ms, reservation_id: receipt.issue(node.key()?, name, &call.key) })
     }
 
     /// Gives back what a check or a reservation was counted for: at most once, and only as far as it still counts. How much
     /// was given back.
     pub async fn refund(&self, name: &Name, key: &str, receipt: &str) -> Result<u64, LimitError> {
         let node = &self.node;
-        let receipt = Receipt::read(receipt, &node.key, name, key).ok_or(LimitError::BadReceipt)?;
+        let receipt = Receipt::read(receipt, node.key()?, name, key).ok_or(LimitError::BadReceipt)?;
         let made = |currents: &[Current]| {
             let current = &currents[0];
             let metered = node.limit_keys.metered(name, &current.defined.definition, key);

@@ -69,7 +69,11 @@ impl Node {
         let mut spent = SpentHere { node: self, places: Vec::new() };
         let mut refused = None;
         for (index, call) in calls.iter().enumerate().filter(|(_, call)| may_be_local && call.cost > 0) {
-            let current = self.definition(&call.limit, until).await?;
+            let current = match self.definition(&call.limit, until).await {
+                // What is asked next fails likewise, and then its policy decides.
+                Err(LimitError::Failed(_)) => continue,
+                current => current?,
+            };
             let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
             let (remaining, reset_ms, source) = match self.spend(call, &current, metered, until).await {
                 Local::Ask => continue,
@@ -226,6 +230,7 @@ impl Node {
             Verdict::Refused { index } => Some(index),
             Verdict::Charged | Verdict::Outdated { .. } => None,
         };
+        let key = self.key()?;
         let mut denial = None;
         let mut checks = Vec::with_capacity(calls.len());
         for (index, (call, current)) in calls.iter().zip(currents).enumerate() {
@@ -248,7 +253,7 @@ impl Node {
             let receipt = (wanted.receipt && counts && !in_flight).then(|| {
                 let receipt =
                     Receipt { id: identity.id, amount: found.granted, at: Self::counted_at(&charged, index) };
-                receipt.issue(&self.key, &call.limit, &call.key)
+                receipt.issue(key, &call.limit, &call.key)
             });
             let place = (counts && in_flight).then(|| {
                 let row = self.place(definition.lease_ttl_ms, identity);

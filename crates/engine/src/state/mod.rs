@@ -1,15 +1,18 @@
-//! What a node keeps on a disk of its own, for when the store is away: what it owes the store.
+//! What a node keeps on a disk of its own, for when the store is away: what it owes the store, and what it last knew of limits.
 //!
 //! # Layout
 //! - `frames`: how these files are written
 //! - `spool`: what was admitted without the store
+//! - `copy`: definitions of limits, as they were last known
 //!
 //! The directory is made when there is something to keep. Nodes may share one: each writes a spool of its own, and whoever starts
 //! takes over those whose node is gone.
 
+mod copy;
 mod frames;
 mod spool;
 
+pub(crate) use copy::Copied;
 pub(crate) use spool::{Left, Line, Owed, Spool, SpoolError};
 
 use std::fmt;
@@ -50,6 +53,7 @@ struct Found {
     directory: PathBuf,
     /// What nodes that are gone have left. Taken by the first engine that is started with it.
     left: Mutex<Vec<Left>>,
+    copied: Option<Copied>,
 }
 
 impl State {
@@ -68,6 +72,7 @@ impl State {
         Ok(Self(Arc::new(Found {
             directory: directory.into(),
             left: Mutex::new(spool::left(directory, &names)?),
+            copied: copy::read(directory)?,
         })))
     }
 
@@ -76,9 +81,19 @@ impl State {
         std::mem::take(&mut *self.0.left.lock().expect("no panic while held"))
     }
 
+    /// The definitions that were last known.
+    pub(crate) fn copied(&self) -> Option<&Copied> {
+        self.0.copied.as_ref()
+    }
+
     /// A spool of one's own; `name` is nobody else's.
     pub(crate) fn spool(&self, name: u64) -> Spool {
         Spool::new(self.0.directory.clone(), name)
+    }
+
+    /// Writes down what definitions are known; `name` is nobody else's.
+    pub(crate) fn copy(&self, name: u64, copied: &Copied) -> io::Result<()> {
+        copy::write(&self.0.directory, name, copied)
     }
 }
 

@@ -295,3 +295,17 @@ async fn a_debt_that_was_settled_unheard_by_a_node_that_was_killed_is_not_counte
     assert_eq!(std::fs::read_dir(&copy).unwrap().count(), 0);
     ground.counted(10).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_admitted_after_a_debt_was_offered_is_a_debt_of_its_own() {
+    let ground = ground(Definition { local_cap: Some(20), ..limited(Policy::Open) }).await;
+    ground.store.set(Fault::Unavailable);
+    assert_eq!(ground.admitted(10).await.0, 10);
+    let before = ground.store.calls();
+    ground.store.set(Fault::AnswerLost);
+    ground.store.called(before + 4).await;
+    ground.store.set(Fault::Unavailable);
+    assert_eq!(ground.admitted(5).await.0, 5);
+    ground.store.set(Fault::None);
+    ground.counted(15).await;
+}

@@ -1,8 +1,8 @@
 //! What was admitted here and the store doesn't know of: written down before anybody hears yes, and counted at the store, once, when it
 //! is back.
 
-use super::is_outage;
 use super::table::Table;
+use super::{Fallbacks, is_outage};
 use crate::engine::Node;
 use crate::limit::calls::LimitError;
 use crate::limit::definitions::Current;
@@ -168,10 +168,10 @@ impl Table {
     }
 }
 
-impl Node {
+impl Fallbacks {
     /// Whose store it is.
     pub fn know_cluster(&self, cluster: [u8; 16]) {
-        let mut table = self.fallbacks.table();
+        let mut table = self.table();
         table.debts.cluster = Some(cluster);
         let ours = table.debts.after(0).count();
         let others = table.debts.all.len() - ours;
@@ -179,7 +179,9 @@ impl Node {
             tracing::warn!(others, "the state directory has debts to another store: they are kept for it");
         }
     }
+}
 
+impl Node {
     pub(super) fn show_debts(&self, debts: &Debts) {
         self.metrics.debts.set(debts.all.len() as i64);
         self.metrics.spool_bytes.set(debts.spool.as_ref().map_or(0, Spool::bytes) as i64);
