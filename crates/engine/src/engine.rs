@@ -223,6 +223,7 @@ impl Node {
         tokio::spawn(definitions::keep(node.clone(), changes));
         tokio::spawn(leasing::keep(node.clone()));
         tokio::spawn(fallback::keep(node.clone()));
+        tokio::spawn(fallback::keep_snapshots(node.clone()));
         tokio::spawn(crate::lock::history::keep(node.clone()));
         tokio::spawn(crate::lock::sweep::keep(node.clone()));
         node.met.raise();

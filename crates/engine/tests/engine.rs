@@ -12,4 +12,5 @@ mod engine {
     mod modes;
     mod nodes;
     mod outages;
+    mod shares;
 }

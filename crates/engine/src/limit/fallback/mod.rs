@@ -7,15 +7,18 @@
 //! # Layout
 //! - `table`: what is known of keys, and its bounds
 //! - `share`: how much a node may admit by itself
+//! - `snapshot`: what remains of quotas, every minute
 //! - `debts`: what is owed to the store, on disk and until it is counted there
 //! - `repeats`: what was answered under a `requestId`
 
 mod debts;
 mod repeats;
 mod share;
+mod snapshot;
 mod table;
 
 pub(crate) use debts::{keep, keep_synced, settle_all};
+pub(crate) use snapshot::keep_snapshots;
 
 use super::calls::{Answered, CheckCall, Checked, Denial, LimitError, Source};
 use super::check::Wanted;
@@ -147,9 +150,10 @@ impl Node {
                 let own = table.get(&call.limit, &place);
                 let before = match counted {
                     Some(step) => Some(step.meter.clone()),
-                    None => own
-                        .and_then(|own| own.meter.clone())
-                        .or_else(|| self.begin(definition, rule, own, now_ms)),
+                    None => match own.and_then(|own| own.meter.clone()) {
+                        Some(meter) => Some(meter),
+                        None => self.begin(definition, rule, own, now_ms)?,
+                    },
                 };
                 let take = Take::Try(call.cost);
                 charge(before, &Claim { key: place.clone(), rule: rule.clone(), take, row: None }, now_ms)

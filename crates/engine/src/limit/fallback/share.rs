@@ -1,5 +1,6 @@
 //! How much a node may admit by itself: its share of the limit, or of what remained.
 
+use super::snapshot;
 use super::table::{Own, kept_ms};
 use crate::engine::Node;
 use crate::limit::definitions::Current;
@@ -36,26 +37,27 @@ impl Node {
         Some(amount / nodes + u64::from((rank as u64) < amount % nodes))
     }
 
-    /// The meter at the begin of an outage: what was used by then stays used. An error if nothing may be admitted without
-    /// knowing that.
+    /// The meter at the begin of an outage: what was used by then stays used. Nothing at all if nothing may be admitted without
+    /// knowing that; no meter if nothing was used.
     pub(super) fn begin(
         &self,
         definition: &Definition,
         rule: &Rule,
         own: Option<&Own>,
         now_ms: u64,
-    ) -> Option<Meter> {
-        let remained = own.and_then(|own| own.remained).map(|(remained, _)| remained);
-        let used = match definition.on_failure {
-            Policy::Local | Policy::Snapshot => remained
-                .and_then(|remained| self.part(definition, remained))
-                .map_or(0, |left| rule.capacity.saturating_sub(left)),
-            Policy::Closed | Policy::ClosedLocal | Policy::Open => 0,
+    ) -> Option<Option<Meter>> {
+        let remained = match definition.on_failure {
+            Policy::Snapshot => Some(snapshot::usable(own, self.uptime_ms())?),
+            Policy::Local => own.and_then(|own| own.remained).map(|(remained, _)| remained),
+            Policy::Closed | Policy::ClosedLocal | Policy::Open => None,
         };
+        let left = remained.and_then(|remained| self.part(definition, remained));
+        let used = left.map_or(0, |left| rule.capacity.saturating_sub(left));
         // What a node owed that was here before counts as this one's.
         let used = used.saturating_add(own.map_or(0, |own| own.left));
         let take = Take::Forced(used.min(rule.algorithm.amount_max(rule.window_ms)));
         let claim = Claim { key: Key::new(baton_core::Group(0), []), rule: rule.clone(), take, row: None };
-        (used > 0).then(|| charge(None, &claim, now_ms).ok().map(|effect| effect.meter)).flatten()
+        let counted = || charge(None, &claim, now_ms).ok().map(|effect| effect.meter);
+        Some(if used > 0 { counted() } else { None })
     }
 }

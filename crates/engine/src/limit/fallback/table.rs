@@ -137,6 +137,16 @@ impl Table {
         self.limits.retain(|_, keys| !keys.is_empty());
         self.count = self.limits.values().map(HashMap::len).sum();
     }
+
+    /// The keys of a limit.
+    pub fn keys_of(&self, limit: &Name) -> impl Iterator<Item = (&Key, &Own)> {
+        self.limits.get(limit).into_iter().flatten()
+    }
+
+    /// Limits that something is known of.
+    pub fn limits(&self) -> impl Iterator<Item = &Name> {
+        self.limits.keys()
+    }
 }
 
 #[cfg(test)]
