@@ -36,6 +36,8 @@ mod modes;
 mod nodes;
 #[path = "baton/once.rs"]
 mod once;
+#[path = "baton/outage.rs"]
+mod outage;
 #[path = "baton/owners.rs"]
 mod owners;
 #[path = "baton/process.rs"]

@@ -1,5 +1,6 @@
 //! Starting, readiness, draining, and what all services of a node share.
 
+use crate::failure::Failure;
 use crate::fence::tallies::Tallies;
 use crate::limit::absent::Absent;
 use crate::limit::definitions::{self, Definitions};
@@ -20,12 +21,14 @@ use crate::metrics::Metrics;
 use crate::once::waiting::Waiting;
 use crate::random::Random;
 use crate::signal::Signal;
+use crate::state::State;
 use baton_core::cluster::{Ring, Session};
+use baton_core::limit::call_id;
 use baton_core::lock::{ClusterKey, Family, NodeId};
-use baton_core::{Check, Commit, Group, Key, Outcome, Ttl, WallTime, Write};
+use baton_core::{Check, Commit, Group, Key, Outcome, Revision, Ttl, WallTime, Write};
 use baton_store::{Reason, Store, StoreError};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -51,6 +54,8 @@ pub struct Config {
     pub history_every: Duration,
     /// Where the other nodes reach this one; without it, it owns nothing.
     pub address: Option<Arc<str>>,
+    /// Where this node keeps what has to outlive it, for when the store is away; nothing does if there is no such place.
+    pub state: Option<State>,
 }
 
 impl Default for Config {
@@ -65,6 +70,7 @@ impl Default for Config {
             history_kept: Duration::from_secs(24 * 60 * 60),
             history_every: Duration::from_millis(500),
             address: None,
+            state: None,
         }
     }
 }
@@ -81,7 +87,7 @@ pub(crate) struct Node {
     pub config: Config,
     pub random: Random,
     pub id: NodeId,
-    pub key: ClusterKey,
+    key: OnceLock<ClusterKey>,
     pub metrics: Metrics,
     pub desks: Desks,
     pub rosters: Rosters,
@@ -100,6 +106,8 @@ pub(crate) struct Node {
     pub forwarding: Forwarding,
     pub hot: HotKeys,
     pub draining: Signal,
+    /// The store has been reached.
+    pub met: Signal,
     /// Whether other nodes may use the store too.
     pub is_shared: bool,
     /// Whether the store answers as long as this process lives.
@@ -113,59 +121,10 @@ pub(crate) struct Node {
 impl Engine {
     /// Starts a node on a store. Must be called within a Tokio runtime.
     pub async fn start(store: Arc<dyn Store>, config: Config, random: Random) -> Result<Self, StoreError> {
-        let key = cluster_key(&*store, &random).await?;
-        let guarantees = store.guarantees();
-        let node = Arc::new(Node {
-            is_shared: guarantees.shared,
-            answers_always: guarantees.answers_always,
-            store,
-            config,
-            id: NodeId(random.number().max(1)),
-            random,
-            key,
-            metrics: Metrics::default(),
-            desks: Desks::default(),
-            rosters: Rosters::default(),
-            history: History::default(),
-            members: Members::default(),
-            waiting: Waiting::default(),
-            tallies: Tallies::default(),
-            definitions: Definitions::default(),
-            absent_limits: Absent::default(),
-            limit_keys: Keys::default(),
-            limit_logs: Logs::default(),
-            overshoots: Overshoots::default(),
-            purses: Purses::default(),
-            rounds: Rounds::default(),
-            fallbacks: Fallbacks::default(),
-            forwarding: Forwarding::default(),
-            hot: HotKeys::default(),
-            draining: Signal::default(),
-            started: Instant::now(),
-            wall_offset_ms: AtomicI64::new(0),
-            next_attachment: AtomicU64::new(1),
-        });
-        let first = node.store.read(vec![cluster_key_place()]).await?;
-        node.note_time(first.now);
-        if node.is_shared {
-            // Both before anybody can wait here: the others are to know that this node lives, and it what they do.
-            let hints = Family::ALL.map(|family| node.store.watch(crate::lock::hints::prefix(family)));
-            let joined = members::join(&node).await?;
-            tokio::spawn(members::keep(node.clone(), joined));
-            for hints in hints {
-                tokio::spawn(crate::lock::hints::keep(node.clone(), hints));
-            }
-        } else {
-            members::be_alone(&node);
-        }
-        let changes = node.store.watch(baton_core::limit::DEFINITION[..].into());
-        tokio::spawn(definitions::keep(node.clone(), changes));
-        tokio::spawn(returning::keep(node.clone()));
-        tokio::spawn(fallback::keep(node.clone()));
-        tokio::spawn(hot::keep(node.clone()));
-        tokio::spawn(log::keep(node.clone()));
-        tokio::spawn(crate::lock::history::keep(node.clone()));
-        tokio::spawn(crate::lock::sweep::keep(node.clone()));
+        let node = Node::new(store.clone(), config, random);
+        let joined = node.meet(&*store).await?;
+        tokio::spawn(fallback::keep_synced(node.clone()));
+        node.go_on(joined);
         Ok(Self { node })
     }
 
@@ -192,6 +151,11 @@ impl Engine {
         let writes = vec![Write::Put { key, value, ttl }];
         let commit = self.node.store.commit(Commit { checks: Vec::new(), writes });
         matches!(timeout(self.node.config.store_deadline, commit).await, Ok(Ok(_)))
+    }
+
+    /// Whether the store has been reached since the start.
+    pub fn has_met_its_store(&self) -> bool {
+        self.node.met.is_raised()
     }
 
     /// Before stopping: waiting calls are told to call again (their places are kept for them), and what is kept
@@ -233,6 +197,92 @@ impl Engine {
 }
 
 impl Node {
+    pub(crate) fn new(store: Arc<dyn Store>, config: Config, random: Random) -> Arc<Self> {
+        let guarantees = store.guarantees();
+        let id = NodeId(random.number().max(1));
+        let fallbacks = Fallbacks::new(config.state.as_ref(), id.0);
+        Arc::new(Self {
+            is_shared: guarantees.shared,
+            answers_always: guarantees.answers_always,
+            store,
+            id,
+            random,
+            key: OnceLock::new(),
+            metrics: Metrics::default(),
+            desks: Desks::default(),
+            rosters: Rosters::default(),
+            history: History::default(),
+            members: Members::default(),
+            waiting: Waiting::default(),
+            tallies: Tallies::default(),
+            definitions: Definitions::new(config.state.as_ref()),
+            absent_limits: Absent::default(),
+            limit_keys: Keys::default(),
+            limit_logs: Logs::default(),
+            overshoots: Overshoots::default(),
+            purses: Purses::default(),
+            rounds: Rounds::default(),
+            fallbacks,
+            forwarding: Forwarding::default(),
+            hot: HotKeys::default(),
+            draining: Signal::default(),
+            met: Signal::default(),
+            started: Instant::now(),
+            wall_offset_ms: AtomicI64::new(0),
+            next_attachment: AtomicU64::new(1),
+            config,
+        })
+    }
+
+    /// Learns what has to be known of a store before anybody is served from it, and makes itself known there. Gives its session,
+    /// if it has one.
+    pub(crate) async fn meet(&self, store: &dyn Store) -> Result<Option<Revision>, StoreError> {
+        let key = cluster_key(store, &self.random).await?;
+        let first = store.read(vec![cluster_key_place()]).await?;
+        self.note_time(first.now);
+        let cluster = call_id(&[b"cluster".as_slice(), &key.0]);
+        self.fallbacks.know_cluster(cluster);
+        self.definitions.know_cluster(cluster);
+        // The others are to know that this node lives before anybody can wait here.
+        let joined = if self.is_shared {
+            Some(members::join(self, store).await?)
+        } else {
+            members::be_alone(self);
+            None
+        };
+        // Before the first call can be answered, and the same whenever this is done again.
+        self.key.get_or_init(|| key);
+        Ok(joined)
+    }
+
+    /// Begins what runs beside the calls, on a store that was met.
+    pub(crate) fn go_on(self: &Arc<Self>, joined: Option<Revision>) {
+        let node = self;
+        if let Some(joined) = joined {
+            for family in Family::ALL {
+                let hints = node.store.watch(crate::lock::hints::prefix(family));
+                tokio::spawn(crate::lock::hints::keep(node.clone(), hints));
+            }
+            tokio::spawn(members::keep(node.clone(), joined));
+            tokio::spawn(definitions::keep_copy(node.clone()));
+        }
+        let changes = node.store.watch(baton_core::limit::DEFINITION[..].into());
+        tokio::spawn(definitions::keep(node.clone(), changes));
+        tokio::spawn(returning::keep(node.clone()));
+        tokio::spawn(fallback::keep(node.clone()));
+        tokio::spawn(fallback::keep_snapshots(node.clone()));
+        tokio::spawn(hot::keep(node.clone()));
+        tokio::spawn(log::keep(node.clone()));
+        tokio::spawn(crate::lock::history::keep(node.clone()));
+        tokio::spawn(crate::lock::sweep::keep(node.clone()));
+        node.met.raise();
+    }
+
+    /// The secret behind tokens and receipts; not known until the store was reached.
+    pub fn key(&self) -> Result<&ClusterKey, Failure> {
+        self.key.get().ok_or(Failure::Unavailable { unknown: false })
+    }
+
     /// The store's wall clock, for display, as of the last answer plus the time since.
     pub fn now(&self) -> WallTime {
         let since = self.started.elapsed().as_millis() as i64;

@@ -3,12 +3,15 @@
 //! Whether a node lives decides about order only, never about who holds what: a waiter whose node is taken for dead by
 //! mistake loses its turn, and nobody gets a second lock by it.
 
+mod peaks;
+
 use crate::engine::Node;
 use baton_core::cluster::{Ring, SESSION, Session, node_of, session_key};
 use baton_core::lock::NodeId;
 use baton_core::{Check, Commit, Group, Outcome, Revision, Ttl, Write};
 use baton_store::watch::Change;
-use baton_store::{Range, StoreError};
+use baton_store::{Range, Store, StoreError};
+use peaks::Peaks;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
@@ -45,6 +48,8 @@ struct Known {
     gone: HashSet<NodeId>,
     /// To be looked for.
     asked: HashSet<NodeId>,
+    /// How many lived lately, once all sessions were read.
+    peaks: Option<Peaks>,
 }
 
 impl Default for Members {
@@ -80,10 +85,10 @@ impl Members {
         self.known().alive.len()
     }
 
-    /// Which place a node has among those that live, and how many those are.
-    pub fn rank(&self, node: NodeId) -> (usize, usize) {
-        let known = self.known();
-        (known.alive.keys().filter(|other| **other < node).count(), known.alive.len().max(1))
+    /// Which place this node had among the most that lived at once in the last while, and how many those were. Nothing if the
+    /// others' sessions were never read.
+    pub fn highest(&self, node: NodeId, recent: Duration) -> Option<(usize, usize)> {
+        self.known().peaks.as_ref()?.highest(node, recent, Instant::now())
     }
 
     /// Who owns what, as far as this node knows.
@@ -107,6 +112,7 @@ impl Members {
             let mut known = self.known();
             known.gone.remove(&node);
             known.alive.insert(node, Arc::new(session));
+            known.note_peak();
         }
         self.reckon();
     }
@@ -115,7 +121,10 @@ impl Members {
     fn came(&self, node: NodeId) {
         let mut known = self.known();
         known.gone.remove(&node);
-        known.alive.entry(node).or_default();
+        if !known.alive.contains_key(&node) {
+            known.alive.insert(node, Arc::default());
+            known.note_peak();
+        }
         self.asked.notify_one();
     }
 
@@ -134,7 +143,10 @@ impl Members {
 
     fn went(&self, node: NodeId) {
         let mut known = self.known();
+        // As many as there were until now.
+        known.note_peak();
         known.alive.remove(&node);
+        known.note_peak();
         known.bury(node);
         drop(known);
         self.buried.notify_one();
@@ -150,6 +162,7 @@ impl Members {
     /// Every session there was at some moment after `supposed` were taken to live. Whoever came meanwhile stays.
     fn found(&self, alive: BTreeMap<NodeId, Arc<Session>>, supposed: &HashSet<NodeId>) {
         let mut known = self.known();
+        known.note_peak();
         for node in supposed {
             known.asked.remove(node);
             known.alive.remove(node);
@@ -159,12 +172,20 @@ impl Members {
             }
         }
         known.alive.extend(alive);
+        known.peaks.get_or_insert_default();
+        known.note_peak();
         drop(known);
         self.reckon();
     }
 }
 
 impl Known {
+    fn note_peak(&mut self) {
+        if let Some(peaks) = &mut self.peaks {
+            peaks.note(self.alive.keys().copied(), Instant::now());
+        }
+    }
+
     fn bury(&mut self, node: NodeId) {
         if self.gone.len() >= GONE_MAX {
             self.gone.clear();
@@ -190,9 +211,9 @@ fn say(node: &Node) -> (Session, Commit) {
 }
 
 /// Makes this node's session: before it puts anything into the store that names it.
-pub(crate) async fn join(node: &Node) -> Result<Revision, StoreError> {
+pub(crate) async fn join(node: &Node, store: &dyn Store) -> Result<Revision, StoreError> {
     let (session, commit) = say(node);
-    match node.store.commit(commit).await? {
+    match store.commit(commit).await? {
         Outcome::Committed { revision, .. } => {
             node.members.says(node.id, session);
             Ok(revision)
@@ -270,7 +291,7 @@ async fn renew(node: &Node, joined: &mut Revision) {
     match node.in_time(node.store.commit(Commit { checks, writes })).await {
         Ok(Ok(Outcome::Committed { .. })) => {}
         // It ran out: the store was away for longer than it lasts.
-        Ok(Ok(Outcome::Conflict { .. })) => match node.in_time(join(node)).await {
+        Ok(Ok(Outcome::Conflict { .. })) => match node.in_time(join(node, &*node.store)).await {
             Ok(Ok(revision)) => *joined = revision,
             Ok(Err(error)) => node.store_failed(&error),
             Err(_) => {}

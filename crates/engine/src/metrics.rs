@@ -55,6 +55,12 @@ pub struct Metrics {
     pub overage: Counter,
     /// How much more than it might a meter had, as a part of its limit.
     pub overshoot: Histogram,
+    /// What of it is still to be written, in debts.
+    pub debts: Gauge,
+    /// Bytes of the file in which that is kept.
+    pub spool_bytes: Gauge,
+    /// Checks refused because what they'd add could not be written down.
+    pub spool_refusals: Counter,
     /// How long the store took for a charge.
     pub charge_seconds: Histogram,
     /// Calls parked on this node.
@@ -98,6 +104,9 @@ impl Default for Metrics {
             fallbacks: Family::default(),
             overshoot: Histogram::new([0.0, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0]),
             overage: Counter::default(),
+            debts: Gauge::default(),
+            spool_bytes: Gauge::default(),
+            spool_refusals: Counter::default(),
             charge_seconds: Histogram::new(SECONDS),
             parked: Gauge::default(),
             desks: Gauge::default(),
@@ -153,6 +162,11 @@ impl Metrics {
         );
         let help = "What charged meters had beyond what they may, as a part of the limit";
         limits.register("overshoot_ratio", help, self.overshoot.clone());
+        limits.register("debts", "Admitted without the store, to be written there", self.debts.clone());
+        let help = "The file of what is to be written to the store";
+        limits.register_with_unit("spool", help, Unit::Bytes, self.spool_bytes.clone());
+        let help = "Checks refused because they could not be written down";
+        limits.register("spool_refusals", help, self.spool_refusals.clone());
         let store = registry.sub_registry_with_prefix("store");
         store.register("conflicts", "Commits decided again", self.conflicts.clone());
         store.register("batch_commands", "Commands decided in one commit", self.batch_commands.clone());

@@ -17,5 +17,6 @@ mod engine {
     mod outages;
     mod overflow;
     mod owned;
+    mod shares;
     mod stopping;
 }

@@ -18,6 +18,8 @@ pub struct Config {
     pub advertise: Option<String>,
     /// Where an embedded store keeps its files.
     pub data: PathBuf,
+    /// Where this node keeps what has to outlive it when a store that is a server is away; in `data` if nothing is said.
+    pub state: Option<PathBuf>,
     /// The store's URL.
     pub store: String,
     /// A file that defines limits, and is read again when it changes.
@@ -50,6 +52,7 @@ impl Default for Config {
             listen: (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
             advertise: None,
             data: "baton-data".into(),
+            state: None,
             store: "embedded:".into(),
             limits: None,
             insecure: false,

@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`config`]: what can be set
 //! - [`run()`]: from a configuration to a served store, until a signal
+//! - `opening`: opening the store, or starting without it
 //! - [`server`]: listening, connections, draining
 //! - [`http`]: the paths; one file a primitive, and what they share
 //! - [`grpc`], `http2`: Envoy's rate limit service, and the connections it comes on
@@ -23,6 +24,7 @@ pub mod http;
 mod http2;
 mod limits_file;
 pub mod metrics;
+mod opening;
 mod peers;
 mod run;
 pub mod server;

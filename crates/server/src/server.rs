@@ -5,21 +5,24 @@ use crate::gate::{Gate, Place};
 use crate::http::{self, Shared};
 use crate::http2::Http2;
 use crate::limits_file::LimitsFile;
+use crate::opening::{Opened, opened, tell_warnings};
 use crate::peers::HttpPeers;
 use crate::run::RunError;
 use crate::socket::{self, Socket};
 use axum::Router;
+use baton_core::WallTime;
+use baton_engine::state::State;
 use baton_engine::{Engine, Random};
-use baton_store::Store;
+use baton_store::{Late, Reason, Store, StoreError};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
 use hyper_util::service::TowerToHyperService;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
@@ -29,6 +32,9 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long closing the store may take, after everything else has ended.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// Where a node's state is, in the data directory.
+const STATE: &str = "state";
 
 /// A server that listens.
 pub struct Server {
@@ -41,35 +47,45 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the store, starts the engine and listens. Connections are accepted from then on, and served by
+    /// Opens the store, starts the engine and listens, also if the store can't be reached yet. Connections are accepted from then on, and served by
     /// [`Server::serve`].
-    pub async fn start(config: Config) -> Result<Self, RunError> {
+    pub async fn start(mut config: Config) -> Result<Self, RunError> {
         // Before the store is opened: a refused configuration leaves no files behind.
         let limits = checked(&config).await?;
-        let store = baton_store::open(&config.store, &config.data).await?;
-        Self::with(config, limits, store).await
+        let listener = listen(&mut config).await?;
+        let state = config.state.clone().unwrap_or_else(|| config.data.join(STATE));
+        // Nobody is served yet, so nobody waits for the disk.
+        config.engine.state = Some(State::open(&state)?);
+        let (engine, random) = (config.engine.clone(), Random::system());
+        let engine = match opened(&config.store, config.data.clone()).await? {
+            Opened::Here(store) => match Engine::start(store.clone(), engine.clone(), random.clone()).await {
+                // It was there just now.
+                Err(error) if passes(&error) && Late::new(&config.store).is_ok() => {
+                    tracing::warn!(%error, "the store is away again: starting without it");
+                    Engine::start_late(Late::new(&config.store)?, ready(store), now(), engine, random)
+                }
+                started => started?,
+            },
+            Opened::Coming(late, coming) => Engine::start_late(*late, coming, now(), engine, random),
+        };
+        Self::with(config, limits, listener, engine).await
     }
 
     /// As [`Server::start`], on a store that is open already, whatever the configuration names.
-    pub async fn on(config: Config, store: Arc<dyn Store>) -> Result<Self, RunError> {
+    pub async fn on(mut config: Config, store: Arc<dyn Store>) -> Result<Self, RunError> {
         let limits = checked(&config).await?;
-        Self::with(config, limits, store).await
+        let listener = listen(&mut config).await?;
+        tell_warnings(&*store);
+        let engine = Engine::start(store, config.engine.clone(), Random::system()).await?;
+        Self::with(config, limits, listener, engine).await
     }
 
     async fn with(
         config: Config,
         mut limits: Option<LimitsFile>,
-        store: Arc<dyn Store>,
+        (listener, address): (TcpListener, SocketAddr),
+        engine: Engine,
     ) -> Result<Self, RunError> {
-        for warning in store.guarantees().warnings {
-            tracing::warn!("the store's settings are weaker than its promises need: {warning}");
-        }
-        let listen = |source| RunError::Listen { address: config.listen, source };
-        let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
-        let reached_at = config.reached_at(address);
-        let engine = baton_engine::Config { address: reached_at, ..config.engine.clone() };
-        let engine = Engine::start(store, engine, Random::system()).await?;
         engine.connect_peers(Arc::new(HttpPeers::default()));
         if let Some(limits) = &mut limits {
             // Nobody is served yet: whoever comes first finds them.
@@ -78,6 +94,11 @@ impl Server {
         let stopping = watch::Sender::new(false);
         let shared = Arc::new(Shared::new(engine, &config, stopping.subscribe()));
         Ok(Self { listener, address, shared, config, limits, stopping })
+    }
+
+    /// Whether its store has been reached.
+    pub fn has_its_store(&self) -> bool {
+        self.shared.engine.has_met_its_store()
     }
 
     /// Where it listens.
@@ -136,6 +157,26 @@ impl Server {
         drop((connections, shared));
         close(store).await;
     }
+}
+
+/// Whether a store may be there again later.
+fn passes(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unknown { .. } | StoreError::NotApplied { reason: Reason::Unavailable, .. })
+}
+
+/// By this machine's clock: what time it is until the store says it.
+fn now() -> WallTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime(since.as_millis() as u64)
+}
+
+/// Takes the address, and lets the engine know where other nodes reach it: it says so as soon as it has met the store.
+async fn listen(config: &mut Config) -> Result<(TcpListener, SocketAddr), RunError> {
+    let listen = |source| RunError::Listen { address: config.listen, source };
+    let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
+    let address = listener.local_addr().map_err(listen)?;
+    config.engine.address = config.reached_at(address);
+    Ok((listener, address))
 }
 
 /// What can be refused before the store is opened.

@@ -109,9 +109,13 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
         Policy::Local => {
             (shares, format!("local: {nodes} nodes divide what remained when the store was last heard of"))
         }
-        Policy::Snapshot => {
-            (shares, format!("snapshot: {nodes} nodes divide what remained when the store was last heard of"))
-        }
+        Policy::Snapshot => (
+            shares,
+            format!(
+                "snapshot: {nodes} nodes divide what remained by their last snapshots; what was spent after those, \
+                     5 minutes at most, comes on top"
+            ),
+        ),
     };
     let outage = BoundItem { source: "outage", amount, because };
     Bound { limit, items: vec![mechanism, algorithm, store, outage] }

@@ -118,7 +118,7 @@ names! {
         Open = 3 "open",
         /// Each node has its share of what remained when the store was last heard of.
         Local = 4 "local",
-        /// As `local`: there are no snapshots apart from what was last heard.
+        /// Each node has its share of what remained by the last snapshot, if that isn't too old.
         Snapshot = 5 "snapshot",
     }
 }

@@ -72,7 +72,7 @@ impl Engine {
         let at = Node::counted_at(&charged, 0);
         let metered = Metered::of_meter(name, &charge.claims[0].key);
         let receipt = Receipt { id, amount: call.cost, at, metered };
-        Ok(Booked::At { wait_ms: found.wait_ms, reservation_id: receipt.issue(&node.key, name, &call.key) })
+        Ok(Booked::At { wait_ms: found.wait_ms, reservation_id: receipt.issue(node.key()?, name, &call.key) })
     }
 
     /// Gives back what a check or a reservation was counted for: at most once, and only as far as it still counts. How much
@@ -85,7 +85,7 @@ impl Engine {
         principal: &str,
     ) -> Result<u64, LimitError> {
         let (node, until) = (&self.node, self.node.deadline());
-        let receipt = Receipt::read(receipt, &node.key, name, key).ok_or(LimitError::BadReceipt)?;
+        let receipt = Receipt::read(receipt, node.key()?, name, key).ok_or(LimitError::BadReceipt)?;
         let room = node.room_if_audited(name, until).await?;
         let made = |currents: &[Current]| {
             let current = &currents[0];

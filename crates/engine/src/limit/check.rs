@@ -76,7 +76,11 @@ impl Node {
             self.hot.note(call, self.uptime_ms());
         }
         for (index, call) in calls.iter().enumerate().filter(|(_, call)| call.cost > 0) {
-            let current = self.definition(&call.limit, until).await?;
+            let current = match self.definition(&call.limit, until).await {
+                // What is asked next fails likewise, and then its policy decides.
+                Err(LimitError::Failed(_)) => continue,
+                current => current?,
+            };
             if current.defined.definition.audit {
                 rooms.push(self.limit_logs.room(Log::Audit)?);
             }
@@ -159,9 +163,12 @@ impl Node {
         let is_audited = !rooms.is_empty();
         let (node, wanted) = (self.clone(), wanted.clone());
         let asking = async move {
+            if let Some(answered) = node.repeated(&calls, &wanted)? {
+                return Ok(answered);
+            }
             let answered = match node.check_centrally(&calls, &wanted, only_looks, until).await {
                 Ok(answered) => answered,
-                Err(error) => node.fall_back(&calls, error).await?,
+                Err(error) => node.fall_back(&calls, &wanted, only_looks, error)?,
             };
             node.audit_checks(&calls, &wanted, &answered, rooms, until).await?;
             Ok(answered)
@@ -195,7 +202,7 @@ impl Node {
         Ok(answered)
     }
 
-    fn identity(&self, calls: &[CheckCall], wanted: &Wanted) -> Identity {
+    pub(super) fn identity(&self, calls: &[CheckCall], wanted: &Wanted) -> Identity {
         let Some(request_id) = &wanted.request_id else {
             return Identity { id: self.random.bytes(), memo: None, only_looks: false };
         };
@@ -281,6 +288,7 @@ impl Node {
             Verdict::Refused { index } => Some(index),
             Verdict::Charged | Verdict::Outdated { .. } => None,
         };
+        let key = self.key()?;
         let mut denial = None;
         let mut checks = Vec::with_capacity(calls.len());
         for (index, (call, current)) in calls.iter().zip(currents).enumerate() {
@@ -304,13 +312,13 @@ impl Node {
             let receipt = (wanted.receipt && counts && !in_flight).then(|| {
                 let at = Self::counted_at(&charged, index);
                 let receipt = Receipt { id: identity.id, amount: found.granted, at, metered };
-                receipt.issue(&self.key, &call.limit, &call.key)
+                receipt.issue(key, &call.limit, &call.key)
             });
             let place = (counts && in_flight).then(|| {
                 let row = self.place(definition.lease_ttl_ms, identity, metered);
                 Place { lease_id: row.id, ttl_ms: row.ttl_ms }
             });
-            self.note_remaining(definition, &claim.key, meter.remaining(rule));
+            self.note_remaining(&call.limit, definition, &claim.key, meter.remaining(rule));
             checks.push(Checked {
                 capacity: rule.capacity,
                 // Of a refused charge the meters are shown as if it had not been: what it would have taken is still there.

@@ -59,7 +59,7 @@ impl Node {
         until: Instant,
     ) -> Option<PeerVerdict> {
         let peers = self.forwarding.peers.get()?;
-        let address = self.members.session(owner)?.address.clone()?;
+        let (key, address) = (self.key().ok()?, self.members.session(owner)?.address.clone()?);
         let (said, heard) = oneshot::channel();
         let is_first = {
             let mut lines = self.forwarding.lines();
@@ -74,7 +74,7 @@ impl Node {
             !std::mem::replace(&mut line.is_under_way, true)
         };
         if is_first {
-            let peer = Peer { id: owner, address, proof: prove(&self.key, owner) };
+            let peer = Peer { id: owner, address, proof: prove(key, owner) };
             tokio::spawn(self.clone().carry(peers.clone(), peer));
         }
         // Who waits behind a batch may wait for two.

@@ -267,6 +267,7 @@ impl Round {
 
     /// The answer to a request that was admitted before: yes, and how things are now.
     async fn again(&self, before: &Charged) -> Result<Answered, LimitError> {
+        let key = self.node.key()?;
         let mut found = Vec::with_capacity(self.calls.len());
         for (index, call) in self.calls.iter().enumerate() {
             let looks = [CheckCall { cost: 0, ..call.clone() }];
@@ -280,7 +281,7 @@ impl Round {
                 let is_counted = call.cost > 0 && !currents[0].defined.definition.dry_run;
                 checked.receipt = (self.wanted.receipt && is_counted).then(|| {
                     let receipt = Receipt { id: self.id, amount: call.cost, at: before.now, metered };
-                    receipt.issue(&self.node.key, &call.limit, &call.key)
+                    receipt.issue(key, &call.limit, &call.key)
                 });
                 found.push((index, checked));
             }

@@ -383,7 +383,7 @@ impl Node {
                     let rule = &charge.claims[0].rule;
                     if let (Some(meter), Some(current)) = (meter, currents.first()) {
                         let definition = &current.defined.definition;
-                        self.note_remaining(definition, &place, meter.remaining(rule));
+                        self.note_remaining(&limit, definition, &place, meter.remaining(rule));
                         let reset_at_ms = now_ms + meter.reset_ms(rule);
                         held.store = Seen { remaining: meter.remaining(rule), reset_at_ms };
                         self.log_lease_message(&limit, &key, &charge.claims[0], meter);

@@ -36,7 +36,7 @@ impl Engine {
 
     /// Whether somebody shows that it is a node of the same cluster, and means this one.
     pub fn is_peer(&self, proof: &str) -> bool {
-        is_proved(&self.node.key, self.node.id, proof)
+        self.node.key().is_ok_and(|key| is_proved(key, self.node.id, proof))
     }
 
     /// Decides checks that another node has forwarded; none of them is forwarded again.
