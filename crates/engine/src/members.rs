@@ -121,10 +121,8 @@ impl Members {
     fn came(&self, node: NodeId) {
         let mut known = self.known();
         known.gone.remove(&node);
-        if !known.alive.contains_key(&node) {
-            known.alive.insert(node, Arc::default());
-            known.note_peak();
-        }
+        known.alive.entry(node).or_default();
+        known.note_peak();
         self.asked.notify_one();
     }
 
