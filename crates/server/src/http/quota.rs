@@ -7,11 +7,13 @@ use super::input::Parameters;
 use axum::response::Response;
 use baton_api::limit::LimitExceeded;
 use baton_api::rate_limit::RateLimitFields;
-use baton_engine::limit::{Answered, CheckCall, Checked};
+use baton_engine::limit::{Answered, CheckCall, Checked, Source};
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use serde_json::{Value, json as value};
 
+/// By which policy a check was decided without the store.
+const FALLBACK: &str = "baton-fallback";
 const PROBLEM_JSON: &str = "application/problem+json";
 
 /// With which status a refusal is answered: 429, or 403 for a proxy that understands nothing else.
@@ -54,6 +56,11 @@ pub(crate) fn describe(mut response: Response, calls: &[CheckCall], answered: &A
         if let Ok(text) = HeaderValue::try_from(text) {
             response.headers_mut().insert(name, text);
         }
+    }
+    // So that nobody has to read the body to see that the store is away.
+    if let Some(found) = answered.checks.iter().find(|found| found.source == Source::Fallback) {
+        let policy = found.defined.definition.on_failure.as_str();
+        response.headers_mut().insert(FALLBACK, HeaderValue::from_static(policy));
     }
     response
 }

@@ -226,6 +226,8 @@ async fn once_the_breaker_is_open_no_check_waits_for_a_store_that_hangs_and_its_
     let victims = counted.calls() - before;
     assert!(victims <= 4 * CALLERS as u64, "{victims} calls were made to a store that hangs");
 
+    let shown = baton.post("/v1/limits/l/check", json!({ "key": "k" })).await;
+    assert_eq!(shown.header("baton-fallback"), Some("open"), "visible without reading the body");
     let (before, began) = (counted.calls(), Instant::now());
     for _ in 0..500 {
         assert_eq!(check().await["source"], "fallback");
@@ -234,4 +236,6 @@ async fn once_the_breaker_is_open_no_check_waits_for_a_store_that_hangs_and_its_
     assert!(calls <= probes, "{calls} calls, although there are at most {probes} probes");
     redis.process().unwrap().resume().unwrap();
     baton.until(async || check().await["source"] == "central").await;
+    let shown = baton.post("/v1/limits/l/check", json!({ "key": "k" })).await;
+    assert_eq!(shown.header("baton-fallback"), None);
 }
