@@ -59,6 +59,8 @@ def define(definition):
         definition.pop("burst", None)
     if algorithm == "in_flight":
         definition["mechanism"] = "central"
+    if definition.get("audit") is True:
+        definition["mechanism"] = "central"
     if definition.get("onFailure") != "open":
         definition.pop("localCap", None)
     definition["limit"] = min(definition["limit"], 1_000)

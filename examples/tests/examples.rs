@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 mod examples {
+    mod envoy;
     mod nginx;
+    mod web;
 }
 
 /// Runs an example to its end, and gives what it printed. It is killed if it takes longer than two minutes.
@@ -47,6 +49,15 @@ async fn cron_deduplication() {
         "with a lock, 3 copies sent 3 reports in 3 nights",
     ];
     shows(env!("CARGO_BIN_EXE_cron-deduplication"), &lines).await;
+}
+
+#[tokio::test]
+async fn limited_api() {
+    let lines = [
+        "each counting for itself, 3 copies served 60 requests of 20",
+        "with a limit, 3 copies served 20 requests of 20",
+    ];
+    shows(env!("CARGO_BIN_EXE_limited-api"), &lines).await;
 }
 
 #[tokio::test]

@@ -8,11 +8,14 @@
 //! - [`election`]: the bodies of `/v1/elections`
 //! - [`once`]: the bodies of `/v1/once`
 //! - [`fence`]: the bodies of `/v1/fences`
+//! - [`mod@limit`]: the bodies of `/v1/limits`; [`rate_limit`]: the header fields that say what is left
 //! - [`batch`]: several lock calls in one request, answered as they complete
+//! - [`cluster`]: the bodies of `/v1/nodes`, `/v1/ring` and `/v1/hotkeys`
 //! - [`status`]: the body of `/v1/status`
 
 pub mod batch;
 pub mod bundle;
+pub mod cluster;
 pub mod election;
 pub mod error;
 pub mod fence;
@@ -21,6 +24,7 @@ pub mod limits;
 pub mod lock;
 pub mod mode;
 pub mod once;
+pub mod rate_limit;
 pub mod status;
 
 pub use error::{ErrorBody, ErrorCode};

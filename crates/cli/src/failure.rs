@@ -13,7 +13,10 @@ pub const CANNOT_RUN: u8 = 126;
 pub const NO_COMMAND: u8 = 127;
 /// Anything without a code of its own.
 const FAILED: u8 = 1;
-const USAGE: u8 = 64;
+/// It was asked for in a way that can't be answered.
+pub const USAGE: u8 = 64;
+/// A file can't be written.
+pub const CANNOT_WRITE: u8 = 73;
 
 /// What went wrong, and what to do next.
 #[derive(Debug)]

@@ -1,12 +1,14 @@
 //! `baton limits`: defining limits, looking at them, and checking from the shell.
 
 mod check;
+mod log;
 mod put;
 
 use crate::client::ClientOptions;
 use crate::duration;
 use crate::failure::Failure;
 use crate::output::{self, Format};
+use baton_client::wire_cluster::HotKeyStatus;
 use baton_client::wire_limit::{LimitDefinition, LimitStatus};
 use baton_client::{Baton, ErrorCode, ListQuery};
 use serde::Serialize;
@@ -62,6 +64,14 @@ pub enum LimitsCommand {
         /// The limit
         name: String,
     },
+    /// List the keys that are checked far more than others, at the node that is asked
+    Hot,
+    /// Show what was decided about an audited limit
+    #[command(after_help = log::HELP)]
+    Audit(log::LogArguments),
+    /// Show what became of leases: given, renewed, given back
+    #[command(after_help = "Example:\n  baton limits lease-log api --key acme")]
+    LeaseLog(log::LogArguments),
     /// Give back what a check was counted for, because the work wasn't done
     #[command(after_help = "Example:\n  baton limits refund api acme \"$RECEIPT\"")]
     Refund {
@@ -107,6 +117,9 @@ pub async fn run(command: LimitsCommand, client: &ClientOptions) -> Result<u8, F
         }
         LimitsCommand::Bound { name, key } => bound(&baton, name, key.as_deref(), json).await,
         LimitsCommand::Leases { name } => leases(&baton, name, json).await,
+        LimitsCommand::Hot => hot(&baton, json).await,
+        LimitsCommand::Audit(arguments) => log::run(log::Log::Audit, arguments, &baton, json).await,
+        LimitsCommand::LeaseLog(arguments) => log::run(log::Log::Leases, arguments, &baton, json).await,
         LimitsCommand::Refund { name, key, receipt } => {
             let refunded = baton.limit(name).refund(&key, &receipt).await?;
             let body = serde_json::json!({ "refunded": refunded });
@@ -223,6 +236,9 @@ fn fields(status: &LimitStatus) -> Vec<(&'static str, String)> {
     let ttl = definition.lease_ttl_millis.map(|ms| duration::show(Duration::from_millis(ms)));
     fields.extend(ttl.map(|ttl| ("lease ttl", ttl)));
     fields.extend(number("keys at most", definition.max_keys));
+    if definition.audit == Some(true) {
+        fields.push(("audit", "every decision is written down before it is answered".to_owned()));
+    }
     if definition.dry_run {
         fields.push(("dry run", "it counts, and refuses nobody".to_owned()));
     }
@@ -250,10 +266,15 @@ async fn bound(baton: &Baton, name: String, key: Option<&str>, json: bool) -> Re
         return Ok(0);
     }
     let some = |amount: Option<u64>| amount.map_or("no number".to_owned(), |amount| amount.to_string());
+    let measured = match bound.measured.at {
+        Some(at) => format!("{} too much, at {}", bound.measured.overshoot, output::utc(at)),
+        None => "none too much lately, at the node that was asked".to_owned(),
+    };
     output::fields(vec![
         ("limit", format!("{} allows {}", bound.name, bound.limit)),
         ("within", duration::show(Duration::from_millis(bound.window_millis))),
         ("at worst", some(bound.worst)),
+        ("measured", measured),
     ])?;
     let rows = bound.items.into_iter().map(|item| [item.source, some(item.amount), item.because]);
     output::table(["FROM", "ADDS", "BECAUSE"], rows.collect())?;
@@ -277,5 +298,21 @@ async fn leases(baton: &Baton, name: String, json: bool) -> Result<u8, Failure> 
             output::line("... and more than is shown")?;
         }
     }
+    Ok(0)
+}
+
+async fn hot(baton: &Baton, json: bool) -> Result<u8, Failure> {
+    let list = baton.hot_keys().await?;
+    if json {
+        output::json(&list)?;
+        return Ok(0);
+    }
+    let row = |found: &HotKeyStatus| {
+        let share = format!("{}.{} %", found.per_mille / 10, found.per_mille % 10);
+        let (limit, key) = (found.limit.clone(), found.key.clone());
+        [found.namespace.clone(), limit, key, found.checks_per_second.to_string(), share]
+    };
+    let header = ["NAMESPACE", "LIMIT", "KEY", "CHECKS/S", "OF ALL"];
+    output::table(header, list.hot_keys.iter().map(row).collect())?;
     Ok(0)
 }

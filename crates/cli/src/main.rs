@@ -2,8 +2,10 @@
 //!
 //! # Layout
 //! One file a command group: [`serve`], [`lock`], [`locks`], [`elect`], [`elections`], [`once`], [`fence`], [`limits`],
-//! [`status`]. What they share: [`client`] (where the server is), [`output`] (JSON and tables), [`duration`], [`failure`] (messages, help, exit codes).
+//! [`nodes`], [`status`]; [`advise`] and [`simulate`] need no server. What they share: [`client`] (where the server is), [`output`] (JSON and tables),
+//! [`duration`], [`traffic`] (a limit and who checks it), [`failure`] (messages, help, exit codes).
 
+mod advise;
 mod client;
 mod duration;
 mod elect;
@@ -13,10 +15,13 @@ mod fence;
 mod limits;
 mod lock;
 mod locks;
+mod nodes;
 mod once;
 mod output;
 mod serve;
+mod simulate;
 mod status;
+mod traffic;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
@@ -103,6 +108,14 @@ enum Command {
     /// Define limits, look at them, and check whether a key may go on
     #[command(subcommand)]
     Limits(limits::LimitsCommand),
+    /// Show the nodes that share the store, and how much of it each owns
+    Nodes,
+    /// Say which mechanism a limit should have, what each would cost and risk, and why
+    #[command(after_help = advise::HELP)]
+    Advise(Box<advise::AdviseArguments>),
+    /// Simulate a limit under traffic and failures: what it would admit, and what the store would see
+    #[command(after_help = simulate::HELP)]
+    Simulate(Box<simulate::SimulateArguments>),
     /// Show the server and what its store promises
     Status,
     /// Print a completion script for a shell
@@ -142,6 +155,9 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Once(arguments) => wait_for(once::run(arguments, client)),
         Command::Fence(command) => wait_for(fence::run(command, client)),
         Command::Limits(command) => wait_for(limits::run(command, client)),
+        Command::Nodes => wait_for(nodes::run(client)),
+        Command::Advise(arguments) => advise::run(&arguments, client.output == output::Format::Json),
+        Command::Simulate(arguments) => simulate::run(&arguments, client.output == output::Format::Json),
         Command::Status => wait_for(status::run(client)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "baton", &mut std::io::stdout());

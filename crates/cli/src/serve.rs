@@ -1,7 +1,7 @@
 //! `baton serve`: the server. A flag wins over its environment variable, and that over the file.
 
 use crate::failure::Failure;
-use baton_server::{Config, ConfigError, RunError, telemetry};
+use baton_server::{Config, ConfigError, RunError, Server, telemetry};
 use clap::builder::BoolishValueParser;
 use serde::Deserialize;
 use std::io::Write;
@@ -24,12 +24,18 @@ pub enum LogFormat {
 #[derive(clap::Args, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Settings {
-    /// Where to listen; port 0 takes a free one [default: 127.0.0.1:7117]
+    /// Where to listen, for HTTP and for Envoy's gRPC; port 0 takes a free one [default: 127.0.0.1:7117]
     #[arg(long, env = "BATON_LISTEN", value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
+    /// Where other nodes reach this one, as HOST:PORT [default: where it listens]
+    #[arg(long, env = "BATON_ADVERTISE", value_name = "ADDRESS")]
+    pub advertise: Option<String>,
     /// Where the embedded store keeps its files [default: ./baton-data]
     #[arg(long, env = "BATON_DATA", value_name = "DIRECTORY")]
     pub data: Option<PathBuf>,
+    /// Where this node keeps what has to outlive it while the store is away (docs/limit.md) [default: state in --data]
+    #[arg(long, env = "BATON_STATE", value_name = "DIRECTORY")]
+    pub state: Option<PathBuf>,
     /// The store: embedded:, redis://…, postgres://… or etcd://… (docs/stores.md) [default: embedded:]
     // It may have a password in it, which --help would show.
     #[arg(long, env = "BATON_STORE", hide_env_values = true, value_name = "URL")]
@@ -66,7 +72,9 @@ impl Settings {
     fn or(self, other: Self) -> Self {
         Self {
             listen: self.listen.or(other.listen),
+            advertise: self.advertise.or(other.advertise),
             data: self.data.or(other.data),
+            state: self.state.or(other.state),
             store: self.store.or(other.store),
             limits: self.limits.or(other.limits),
             insecure: self.insecure.or(other.insecure),
@@ -82,7 +90,9 @@ impl Settings {
         let default = Config::default();
         Config {
             listen: self.listen.unwrap_or(default.listen),
+            advertise: self.advertise,
             data: self.data.unwrap_or(default.data),
+            state: self.state,
             store: self.store.unwrap_or(default.store),
             limits: self.limits,
             insecure: self.insecure.unwrap_or(default.insecure),
@@ -126,10 +136,12 @@ fn serve(settings: Settings) -> Result<u8, Failure> {
 }
 
 /// The one line on standard output: whoever started us waits for it.
-fn ready(address: SocketAddr) {
+fn ready(server: &Server) {
     let mut out = std::io::stdout().lock();
+    let how =
+        if server.has_its_store() { "is ready" } else { "waits for its store, and serves what it can," };
     // If nobody reads it, the server serves all the same.
-    writeln!(out, "baton is ready on http://{address}").and_then(|()| out.flush()).ok();
+    writeln!(out, "baton {how} on http://{}", server.address()).and_then(|()| out.flush()).ok();
 }
 
 fn failed(error: RunError) -> Failure {
@@ -138,6 +150,7 @@ fn failed(error: RunError) -> Failure {
             (78, "docs/limit.md has the fields; nothing was started, and no limit was changed")
         }
         RunError::Config(_) => (78, "`baton serve --help` shows what can be set"),
+        RunError::State(_) => (74, "check --state: that the directory can be read, and who wrote it"),
         RunError::Open(_) | RunError::Store(_) => {
             (74, "check --data and --store: that the directory is writable and that no other server uses it")
         }
@@ -154,11 +167,11 @@ mod tests {
     #[test]
     fn what_is_said_on_the_line_wins_over_the_file() {
         let line = Settings { listen: Some("127.0.0.1:1".parse().unwrap()), ..Settings::default() };
-        let file = "listen = \"127.0.0.1:2\"\ndata = \"/d\"\ninsecure = true\nlimits = \"/l\"\nlog-format = \"json\"\nmax-waiting = 7";
+        let file = "listen = \"127.0.0.1:2\"\ndata = \"/d\"\nstate = \"/s\"\ninsecure = true\nlimits = \"/l\"\nlog-format = \"json\"\nmax-waiting = 7";
         let merged = line.or(toml::from_str(file).unwrap());
         assert_eq!(merged.listen, Some("127.0.0.1:1".parse().unwrap()));
         assert_eq!((merged.data, merged.insecure), (Some("/d".into()), Some(true)));
-        assert_eq!(merged.limits, Some("/l".into()));
+        assert_eq!((merged.limits, merged.state), (Some("/l".into()), Some("/s".into())));
         assert_eq!((merged.log_format, merged.max_waiting), (Some(LogFormat::Json), Some(7)));
     }
 

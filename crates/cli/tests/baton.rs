@@ -8,6 +8,8 @@ mod bundle;
 mod clocks;
 #[path = "baton/crash.rs"]
 mod crash;
+#[path = "baton/crashing_limiters.rs"]
+mod crashing_limiters;
 #[path = "baton/elect.rs"]
 mod elect;
 #[path = "baton/failover.rs"]
@@ -34,13 +36,23 @@ mod modes;
 mod nodes;
 #[path = "baton/once.rs"]
 mod once;
+#[path = "baton/outage.rs"]
+mod outage;
+#[path = "baton/owners.rs"]
+mod owners;
 #[path = "baton/process.rs"]
 mod process;
 #[path = "baton/rolling.rs"]
 mod rolling;
 #[path = "baton/server.rs"]
 mod server;
+#[path = "baton/shared_limits.rs"]
+mod shared_limits;
+#[path = "baton/simulate.rs"]
+mod simulate;
 #[path = "baton/stores.rs"]
 mod stores;
 #[path = "baton/terminal.rs"]
 mod terminal;
+#[path = "baton/worker.rs"]
+mod worker;

@@ -17,11 +17,13 @@ use crate::locks::{ListQuery, Locks};
 use crate::once::Once;
 use crate::random;
 use crate::retry::Retry;
+use baton_api::cluster::{HotKeyList, NodeList, RingStatus};
 use baton_api::fence::FenceList;
 use baton_api::limits;
 use baton_api::status::Status;
 use bytes::Bytes;
 use hyper::Method;
+use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -189,7 +191,26 @@ impl Baton {
 
     /// The server and what its store promises.
     pub async fn status(&self) -> Result<Status, Error> {
-        let (reply, address) = self.0.get("/v1/status".into()).await?;
+        self.look_at("/v1/status").await
+    }
+
+    /// The nodes that share the store, as far as the one that is asked knows.
+    pub async fn nodes(&self) -> Result<NodeList, Error> {
+        self.look_at("/v1/nodes").await
+    }
+
+    /// Which node owns which keys of [owned](crate::wire_limit::Mechanism::Owned) limits, as the one that is asked sees it.
+    pub async fn ring(&self) -> Result<RingStatus, Error> {
+        self.look_at("/v1/ring").await
+    }
+
+    /// The keys of limits that are checked far more than others at the node that is asked.
+    pub async fn hot_keys(&self) -> Result<HotKeyList, Error> {
+        self.look_at("/v1/hotkeys").await
+    }
+
+    async fn look_at<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        let (reply, address) = self.0.get(path.into()).await?;
         reply.read(&address).map_err(|failure| Error::from_failure(failure, false))
     }
 }

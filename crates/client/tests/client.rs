@@ -21,6 +21,11 @@ mod hold;
 mod layer;
 #[path = "client/limit.rs"]
 mod limit;
+#[cfg(feature = "tower")]
+#[path = "client/limited.rs"]
+mod limited;
+#[path = "client/limiter.rs"]
+mod limiter;
 #[path = "client/scripted.rs"]
 mod scripted;
 #[path = "client/share.rs"]

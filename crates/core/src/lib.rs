@@ -5,6 +5,7 @@
 //! # Layout
 //! - [`record`], [`commit`]: what stores hold and are asked to do
 //! - [`view`], `draft`: what a decision sees, and the commit it drafts
+//! - [`cluster`]: nodes that share a store, and which of them serves what
 //! - [`codec`]: how records are written
 //! - [`name`]: what things are called, and the store keys made of it
 //! - [`limit`]: how much of something a key may use
@@ -18,6 +19,7 @@
 extern crate alloc;
 
 pub mod bundle;
+pub mod cluster;
 pub mod codec;
 pub mod commit;
 mod draft;

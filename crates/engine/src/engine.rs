@@ -1,10 +1,18 @@
 //! Starting, readiness, draining, and what all services of a node share.
 
+use crate::failure::Failure;
 use crate::fence::tallies::Tallies;
+use crate::limit::absent::Absent;
 use crate::limit::definitions::{self, Definitions};
 use crate::limit::fallback::{self, Fallbacks};
+use crate::limit::forward::Forwarding;
+use crate::limit::holding::{self, Rounds};
+use crate::limit::hot::{self, HotKeys};
 use crate::limit::keys::Keys;
-use crate::limit::leasing::{self, Purses};
+use crate::limit::leasing::Purses;
+use crate::limit::log::{self, Logs};
+use crate::limit::overshoot::Overshoots;
+use crate::limit::returning;
 use crate::lock::desks::Desks;
 use crate::lock::history::History;
 use crate::lock::rosters::Rosters;
@@ -13,11 +21,14 @@ use crate::metrics::Metrics;
 use crate::once::waiting::Waiting;
 use crate::random::Random;
 use crate::signal::Signal;
+use crate::state::State;
+use baton_core::cluster::{Ring, Session};
+use baton_core::limit::call_id;
 use baton_core::lock::{ClusterKey, Family, NodeId};
-use baton_core::{Check, Commit, Group, Key, Outcome, Ttl, WallTime, Write};
+use baton_core::{Check, Commit, Group, Key, Outcome, Revision, Ttl, WallTime, Write};
 use baton_store::{Reason, Store, StoreError};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -41,6 +52,10 @@ pub struct Config {
     pub history_kept: Duration,
     /// How often histories are written.
     pub history_every: Duration,
+    /// Where the other nodes reach this one; without it, it owns nothing.
+    pub address: Option<Arc<str>>,
+    /// Where this node keeps what has to outlive it, for when the store is away; nothing does if there is no such place.
+    pub state: Option<State>,
 }
 
 impl Default for Config {
@@ -54,6 +69,8 @@ impl Default for Config {
             store_deadline: Duration::from_secs(2),
             history_kept: Duration::from_secs(24 * 60 * 60),
             history_every: Duration::from_millis(500),
+            address: None,
+            state: None,
         }
     }
 }
@@ -70,7 +87,7 @@ pub(crate) struct Node {
     pub config: Config,
     pub random: Random,
     pub id: NodeId,
-    pub key: ClusterKey,
+    key: OnceLock<ClusterKey>,
     pub metrics: Metrics,
     pub desks: Desks,
     pub rosters: Rosters,
@@ -79,10 +96,18 @@ pub(crate) struct Node {
     pub waiting: Waiting,
     pub tallies: Tallies,
     pub definitions: Definitions,
+    pub absent_limits: Absent,
     pub limit_keys: Keys,
+    pub limit_logs: Logs,
+    pub overshoots: Overshoots,
     pub purses: Purses,
+    pub rounds: Rounds,
     pub fallbacks: Fallbacks,
+    pub forwarding: Forwarding,
+    pub hot: HotKeys,
     pub draining: Signal,
+    /// The store has been reached.
+    pub met: Signal,
     /// Whether other nodes may use the store too.
     pub is_shared: bool,
     /// Whether the store answers as long as this process lives.
@@ -96,49 +121,10 @@ pub(crate) struct Node {
 impl Engine {
     /// Starts a node on a store. Must be called within a Tokio runtime.
     pub async fn start(store: Arc<dyn Store>, config: Config, random: Random) -> Result<Self, StoreError> {
-        let key = cluster_key(&*store, &random).await?;
-        let guarantees = store.guarantees();
-        let node = Arc::new(Node {
-            is_shared: guarantees.shared,
-            answers_always: guarantees.answers_always,
-            store,
-            config,
-            id: NodeId(random.number().max(1)),
-            random,
-            key,
-            metrics: Metrics::default(),
-            desks: Desks::default(),
-            rosters: Rosters::default(),
-            history: History::default(),
-            members: Members::default(),
-            waiting: Waiting::default(),
-            tallies: Tallies::default(),
-            definitions: Definitions::default(),
-            limit_keys: Keys::default(),
-            purses: Purses::default(),
-            fallbacks: Fallbacks::default(),
-            draining: Signal::default(),
-            started: Instant::now(),
-            wall_offset_ms: AtomicI64::new(0),
-            next_attachment: AtomicU64::new(1),
-        });
-        let first = node.store.read(vec![cluster_key_place()]).await?;
-        node.note_time(first.now);
-        if node.is_shared {
-            // Both before anybody can wait here: the others are to know that this node lives, and it what they do.
-            let hints = Family::ALL.map(|family| node.store.watch(crate::lock::hints::prefix(family)));
-            let joined = members::join(&node).await?;
-            tokio::spawn(members::keep(node.clone(), joined));
-            for hints in hints {
-                tokio::spawn(crate::lock::hints::keep(node.clone(), hints));
-            }
-        }
-        let changes = node.store.watch(baton_core::limit::DEFINITION[..].into());
-        tokio::spawn(definitions::keep(node.clone(), changes));
-        tokio::spawn(leasing::keep(node.clone()));
-        tokio::spawn(fallback::keep(node.clone()));
-        tokio::spawn(crate::lock::history::keep(node.clone()));
-        tokio::spawn(crate::lock::sweep::keep(node.clone()));
+        let node = Node::new(store.clone(), config, random);
+        let joined = node.meet(&*store).await?;
+        tokio::spawn(fallback::keep_synced(node.clone()));
+        node.go_on(joined);
         Ok(Self { node })
     }
 
@@ -167,17 +153,41 @@ impl Engine {
         matches!(timeout(self.node.config.store_deadline, commit).await, Ok(Ok(_)))
     }
 
+    /// Whether the store has been reached since the start.
+    pub fn has_met_its_store(&self) -> bool {
+        self.node.met.is_raised()
+    }
+
     /// Before stopping: waiting calls are told to call again (their places are kept for them), and what is kept
     /// behind the answers is written.
     pub async fn drain(&self) {
         self.node.draining.raise();
-        self.node.desks.emptied().await;
-        leasing::return_all(&self.node).await;
+        let empties = async {
+            self.node.desks.emptied().await;
+            returning::return_all(&self.node).await;
+            holding::settled(&self.node).await;
+        };
+        if self.node.is_shared {
+            tokio::join!(members::retire(&self.node), empties);
+        } else {
+            empties.await;
+        }
         fallback::settle_all(&self.node).await;
+        log::flush(&self.node).await;
         crate::lock::history::flush(&self.node).await;
         if self.node.is_shared {
             members::leave(&self.node).await;
         }
+    }
+
+    /// Who owns what, as far as this node knows.
+    pub fn ring(&self) -> Arc<Ring> {
+        self.node.members.ring()
+    }
+
+    /// The nodes that live, as far as this one knows, and what they say of themselves.
+    pub fn members(&self) -> Vec<(NodeId, Arc<Session>)> {
+        self.node.members.sessions()
     }
 
     /// How many nodes share the store, as far as this one knows.
@@ -187,10 +197,101 @@ impl Engine {
 }
 
 impl Node {
+    pub(crate) fn new(store: Arc<dyn Store>, config: Config, random: Random) -> Arc<Self> {
+        let guarantees = store.guarantees();
+        let id = NodeId(random.number().max(1));
+        let fallbacks = Fallbacks::new(config.state.as_ref(), id.0);
+        Arc::new(Self {
+            is_shared: guarantees.shared,
+            answers_always: guarantees.answers_always,
+            store,
+            id,
+            random,
+            key: OnceLock::new(),
+            metrics: Metrics::default(),
+            desks: Desks::default(),
+            rosters: Rosters::default(),
+            history: History::default(),
+            members: Members::default(),
+            waiting: Waiting::default(),
+            tallies: Tallies::default(),
+            definitions: Definitions::new(config.state.as_ref()),
+            absent_limits: Absent::default(),
+            limit_keys: Keys::default(),
+            limit_logs: Logs::default(),
+            overshoots: Overshoots::default(),
+            purses: Purses::default(),
+            rounds: Rounds::default(),
+            fallbacks,
+            forwarding: Forwarding::default(),
+            hot: HotKeys::default(),
+            draining: Signal::default(),
+            met: Signal::default(),
+            started: Instant::now(),
+            wall_offset_ms: AtomicI64::new(0),
+            next_attachment: AtomicU64::new(1),
+            config,
+        })
+    }
+
+    /// Learns what has to be known of a store before anybody is served from it, and makes itself known there. Gives its session,
+    /// if it has one.
+    pub(crate) async fn meet(&self, store: &dyn Store) -> Result<Option<Revision>, StoreError> {
+        let key = cluster_key(store, &self.random).await?;
+        let first = store.read(vec![cluster_key_place()]).await?;
+        self.note_time(first.now);
+        let cluster = call_id(&[b"cluster".as_slice(), &key.0]);
+        self.fallbacks.know_cluster(cluster);
+        self.definitions.know_cluster(cluster);
+        // The others are to know that this node lives before anybody can wait here.
+        let joined = if self.is_shared {
+            Some(members::join(self, store).await?)
+        } else {
+            members::be_alone(self);
+            None
+        };
+        // Before the first call can be answered, and the same whenever this is done again.
+        self.key.get_or_init(|| key);
+        Ok(joined)
+    }
+
+    /// Begins what runs beside the calls, on a store that was met.
+    pub(crate) fn go_on(self: &Arc<Self>, joined: Option<Revision>) {
+        let node = self;
+        if let Some(joined) = joined {
+            for family in Family::ALL {
+                let hints = node.store.watch(crate::lock::hints::prefix(family));
+                tokio::spawn(crate::lock::hints::keep(node.clone(), hints));
+            }
+            tokio::spawn(members::keep(node.clone(), joined));
+            tokio::spawn(definitions::keep_copy(node.clone()));
+        }
+        let changes = node.store.watch(baton_core::limit::DEFINITION[..].into());
+        tokio::spawn(definitions::keep(node.clone(), changes));
+        tokio::spawn(returning::keep(node.clone()));
+        tokio::spawn(fallback::keep(node.clone()));
+        tokio::spawn(fallback::keep_snapshots(node.clone()));
+        tokio::spawn(hot::keep(node.clone()));
+        tokio::spawn(log::keep(node.clone()));
+        tokio::spawn(crate::lock::history::keep(node.clone()));
+        tokio::spawn(crate::lock::sweep::keep(node.clone()));
+        node.met.raise();
+    }
+
+    /// The secret behind tokens and receipts; not known until the store was reached.
+    pub fn key(&self) -> Result<&ClusterKey, Failure> {
+        self.key.get().ok_or(Failure::Unavailable { unknown: false })
+    }
+
     /// The store's wall clock, for display, as of the last answer plus the time since.
     pub fn now(&self) -> WallTime {
         let since = self.started.elapsed().as_millis() as i64;
         WallTime(self.wall_offset_ms.load(Ordering::Relaxed).saturating_add(since).max(0) as u64)
+    }
+
+    /// When this node was started, by the store's wall clock.
+    pub fn started_at(&self) -> WallTime {
+        WallTime(self.wall_offset_ms.load(Ordering::Relaxed).max(0) as u64)
     }
 
     /// Remembers what the store's clock said.

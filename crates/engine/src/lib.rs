@@ -6,6 +6,7 @@
 //! - [`engine`]: starting, readiness, draining
 //! - `decide`: the loop of draft, commit, conflict and unknown
 //! - [`failure`]: what can go wrong with any call
+//! - `late`: starting without the store
 //! - [`limit`]: how much of something a key may use
 //! - [`lock`]: the lock service, one call a method
 //! - [`once`]: the first caller does the work, all others get its result
@@ -13,8 +14,10 @@
 //! - `cursor`: where a list goes on
 //! - `members`: which nodes live, where several share a store
 //! - [`metrics`]: what is counted
+//! - [`peers`]: how nodes speak with each other
 //! - [`random`]: where ids and secrets come from, so that a simulation can decide it
 //! - [`signal`]: a flag that is raised once
+//! - [`state`]: what a node keeps on a disk of its own
 
 pub mod bundle;
 mod cursor;
@@ -23,13 +26,16 @@ pub mod election;
 pub mod engine;
 pub mod failure;
 pub mod fence;
+mod late;
 pub mod limit;
 pub mod lock;
 mod members;
 pub mod metrics;
 pub mod once;
+pub mod peers;
 pub mod random;
 pub mod signal;
+pub mod state;
 
 pub use engine::{Config, Engine};
 pub use failure::Failure;

@@ -3,19 +3,23 @@
 //! Whether a node lives decides about order only, never about who holds what: a waiter whose node is taken for dead by
 //! mistake loses its turn, and nobody gets a second lock by it.
 
+mod peaks;
+
 use crate::engine::Node;
+use baton_core::cluster::{Ring, SESSION, Session, node_of, session_key};
 use baton_core::lock::NodeId;
-use baton_core::{Bytes, Check, Commit, Group, Key, Outcome, Revision, Ttl, Write};
+use baton_core::{Check, Commit, Group, Outcome, Revision, Ttl, Write};
 use baton_store::watch::Change;
-use baton_store::{Range, StoreError};
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use baton_store::{Range, Store, StoreError};
+use peaks::Peaks;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// How long a node that has vanished is taken to live.
-const SESSION: Duration = Duration::from_secs(10);
+const LIFE: Duration = Duration::from_secs(10);
 /// How often a session is renewed and the others' are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(2500);
 /// Looking because somebody asked happens at most this often.
@@ -25,12 +29,11 @@ const PAGE: usize = 256;
 /// Dead nodes remembered; beyond it all are forgotten, and looked for again if somebody asks.
 const GONE_MAX: usize = 4096;
 
-const PREFIX: &[u8] = b"Ns";
-
 /// What this node knows of the others.
-#[derive(Default)]
 pub(crate) struct Members {
     known: Mutex<Known>,
+    /// Who owns what, of those that live and can be reached.
+    ring: RwLock<Arc<Ring>>,
     /// Somebody wants to know of a node that hasn't been looked for.
     asked: Notify,
     /// A node was found dead: whoever waited there may be left in queues that no other node has a reason to look at.
@@ -39,11 +42,25 @@ pub(crate) struct Members {
 
 #[derive(Default)]
 struct Known {
-    alive: HashSet<NodeId>,
+    /// With what they say of themselves: nothing yet, of those that were only heard of.
+    alive: BTreeMap<NodeId, Arc<Session>>,
     /// Looked for and not found. Ids are never used again.
     gone: HashSet<NodeId>,
     /// To be looked for.
     asked: HashSet<NodeId>,
+    /// How many lived lately, once all sessions were read.
+    peaks: Option<Peaks>,
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self {
+            known: Mutex::default(),
+            ring: RwLock::new(Arc::new(Ring::of(&Default::default()))),
+            asked: Notify::new(),
+            buried: Notify::new(),
+        }
+    }
 }
 
 impl Members {
@@ -57,7 +74,7 @@ impl Members {
         if known.gone.contains(&node) {
             return false;
         }
-        if !known.alive.contains(&node) && known.asked.insert(node) {
+        if !known.alive.contains_key(&node) && known.asked.insert(node) {
             self.asked.notify_one();
         }
         true
@@ -68,47 +85,105 @@ impl Members {
         self.known().alive.len()
     }
 
-    /// Which place a node has among those that live, and how many those are.
-    pub fn rank(&self, node: NodeId) -> (usize, usize) {
-        let known = self.known();
-        (known.alive.iter().filter(|other| **other < node).count(), known.alive.len().max(1))
+    /// Which place this node had among the most that lived at once in the last while, and how many those were. Nothing if the
+    /// others' sessions were never read.
+    pub fn highest(&self, node: NodeId, recent: Duration) -> Option<(usize, usize)> {
+        self.known().peaks.as_ref()?.highest(node, recent, Instant::now())
     }
 
+    /// Who owns what, as far as this node knows.
+    pub fn ring(&self) -> Arc<Ring> {
+        self.ring.read().expect("no panic while held").clone()
+    }
+
+    /// What a node that lives says of itself.
+    pub fn session(&self, node: NodeId) -> Option<Arc<Session>> {
+        self.known().alive.get(&node).cloned()
+    }
+
+    /// All that live, and what they say of themselves.
+    pub fn sessions(&self) -> Vec<(NodeId, Arc<Session>)> {
+        self.known().alive.iter().map(|(node, session)| (*node, session.clone())).collect()
+    }
+
+    /// A node, with what it says of itself now.
+    fn says(&self, node: NodeId, session: Session) {
+        {
+            let mut known = self.known();
+            known.gone.remove(&node);
+            known.alive.insert(node, Arc::new(session));
+            known.note_peak();
+        }
+        self.reckon();
+    }
+
+    /// A node has said something, and it isn't known what: that is looked up.
     fn came(&self, node: NodeId) {
         let mut known = self.known();
         known.gone.remove(&node);
-        known.alive.insert(node);
+        known.alive.entry(node).or_default();
+        known.note_peak();
+        self.asked.notify_one();
+    }
+
+    /// Finds out who owns what now.
+    fn reckon(&self) {
+        let owners = |(node, session): (&NodeId, &Arc<Session>)| {
+            (session.address.is_some() && !session.is_leaving).then_some(*node)
+        };
+        let nodes = self.known().alive.iter().filter_map(owners).collect();
+        let ring = Ring::of(&nodes);
+        let mut known = self.ring.write().expect("no panic while held");
+        if **known != ring {
+            *known = Arc::new(ring);
+        }
     }
 
     fn went(&self, node: NodeId) {
         let mut known = self.known();
+        // As many as there were until now.
+        known.note_peak();
         known.alive.remove(&node);
+        known.note_peak();
         known.bury(node);
+        drop(known);
         self.buried.notify_one();
+        self.reckon();
     }
 
     /// Who is taken to live.
     fn supposed(&self) -> HashSet<NodeId> {
         let known = self.known();
-        known.alive.union(&known.asked).copied().collect()
+        known.alive.keys().chain(&known.asked).copied().collect()
     }
 
     /// Every session there was at some moment after `supposed` were taken to live. Whoever came meanwhile stays.
-    fn found(&self, alive: HashSet<NodeId>, supposed: &HashSet<NodeId>) {
+    fn found(&self, alive: BTreeMap<NodeId, Arc<Session>>, supposed: &HashSet<NodeId>) {
         let mut known = self.known();
+        known.note_peak();
         for node in supposed {
             known.asked.remove(node);
             known.alive.remove(node);
-            if !alive.contains(node) {
+            if !alive.contains_key(node) {
                 known.bury(*node);
                 self.buried.notify_one();
             }
         }
         known.alive.extend(alive);
+        known.peaks.get_or_insert_default();
+        known.note_peak();
+        drop(known);
+        self.reckon();
     }
 }
 
 impl Known {
+    fn note_peak(&mut self) {
+        if let Some(peaks) = &mut self.peaks {
+            peaks.note(self.alive.keys().copied(), Instant::now());
+        }
+    }
+
     fn bury(&mut self, node: NodeId) {
         if self.gone.len() >= GONE_MAX {
             self.gone.clear();
@@ -117,30 +192,52 @@ impl Known {
     }
 }
 
-fn session(node: NodeId) -> Key {
-    Key::new(Group(0), [PREFIX, &node.0.to_be_bytes()].concat())
+/// What this node says of itself.
+fn own_session(node: &Node) -> Session {
+    Session {
+        address: node.config.address.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        started: node.started_at(),
+        is_leaving: node.is_draining(),
+    }
 }
 
-fn node_of(name: &[u8]) -> Option<NodeId> {
-    let id = name.strip_prefix(PREFIX)?.try_into().ok()?;
-    Some(NodeId(u64::from_be_bytes(id)))
+fn say(node: &Node) -> (Session, Commit) {
+    let session = own_session(node);
+    let put = Write::Put { key: session_key(node.id), value: session.encode(), ttl: Ttl::Exactly(LIFE) };
+    (session, Commit { checks: Vec::new(), writes: vec![put] })
 }
 
 /// Makes this node's session: before it puts anything into the store that names it.
-pub(crate) async fn join(node: &Node) -> Result<Revision, StoreError> {
-    let put = Write::Put { key: session(node.id), value: Bytes::from([]), ttl: Ttl::Exactly(SESSION) };
-    match node.store.commit(Commit { checks: Vec::new(), writes: vec![put] }).await? {
+pub(crate) async fn join(node: &Node, store: &dyn Store) -> Result<Revision, StoreError> {
+    let (session, commit) = say(node);
+    match store.commit(commit).await? {
         Outcome::Committed { revision, .. } => {
-            node.members.came(node.id);
+            node.members.says(node.id, session);
             Ok(revision)
         }
         Outcome::Conflict { .. } => unreachable!("nothing was checked"),
     }
 }
 
+/// A store that nobody shares needs no session: this node owns everything.
+pub(crate) fn be_alone(node: &Node) {
+    let address = Some(node.config.address.clone().unwrap_or_default());
+    node.members.says(node.id, Session { address, ..own_session(node) });
+}
+
+/// Says that this node is about to leave: from then on it owns nothing. What it holds of what it owned goes back.
+pub(crate) async fn retire(node: &Node) {
+    let (session, commit) = say(node);
+    node.members.says(node.id, session);
+    if let Ok(Err(error)) = node.in_time(node.store.commit(commit)).await {
+        node.store_failed(&error);
+    }
+}
+
 /// Ends this node's session: the others needn't wait until it runs out, which it does if this fails.
 pub(crate) async fn leave(node: &Node) {
-    let delete = Write::Delete { key: session(node.id) };
+    let delete = Write::Delete { key: session_key(node.id) };
     if let Ok(Err(error)) =
         node.in_time(node.store.commit(Commit { checks: Vec::new(), writes: vec![delete] })).await
     {
@@ -150,7 +247,7 @@ pub(crate) async fn leave(node: &Node) {
 
 /// Renews this node's session and follows the others', until the node drains.
 pub(crate) async fn keep(node: Arc<Node>, mut joined: Revision) {
-    let mut changes = node.store.watch(PREFIX.into());
+    let mut changes = node.store.watch(SESSION.into());
     let mut renew_at = Instant::now();
     loop {
         if Instant::now() >= renew_at {
@@ -186,13 +283,13 @@ async fn follow(members: &Members, changes: &mut baton_store::watch::Watch) {
 }
 
 async fn renew(node: &Node, joined: &mut Revision) {
-    let key = session(node.id);
+    let key = session_key(node.id);
     let checks = vec![Check::Created(key.clone(), *joined)];
-    let writes = vec![Write::Touch { key, ttl: SESSION }];
+    let writes = vec![Write::Touch { key, ttl: LIFE }];
     match node.in_time(node.store.commit(Commit { checks, writes })).await {
         Ok(Ok(Outcome::Committed { .. })) => {}
         // It ran out: the store was away for longer than it lasts.
-        Ok(Ok(Outcome::Conflict { .. })) => match node.in_time(join(node)).await {
+        Ok(Ok(Outcome::Conflict { .. })) => match node.in_time(join(node, &*node.store)).await {
             Ok(Ok(revision)) => *joined = revision,
             Ok(Err(error)) => node.store_failed(&error),
             Err(_) => {}
@@ -205,16 +302,20 @@ async fn renew(node: &Node, joined: &mut Revision) {
 /// Reads all sessions.
 async fn look(node: &Node) {
     let supposed = node.members.supposed();
-    let mut alive = HashSet::from([node.id]);
+    let mut alive = BTreeMap::from([(node.id, Arc::new(own_session(node)))]);
     let mut after = None;
     loop {
-        let range = Range { group: Group(0), prefix: PREFIX.into(), after };
+        let range = Range { group: Group(0), prefix: SESSION.into(), after };
         let page = match node.in_time(node.store.scan(range, PAGE)).await {
             Ok(Ok(page)) => page,
             Ok(Err(error)) => return node.store_failed(&error),
             Err(_) => return,
         };
-        alive.extend(page.records.iter().filter_map(|record| node_of(&record.key.name)));
+        for record in page.records.iter().filter(|record| record.key != session_key(node.id)) {
+            // One that can't be read is a newer version's: it lives, and that is all that is known of it.
+            let session = Session::decode(&record.value).unwrap_or_default();
+            alive.extend(node_of(&record.key.name).map(|node| (node, Arc::new(session))));
+        }
         after = page.records.last().map(|record| record.key.name.clone());
         if !page.more {
             break;

@@ -43,12 +43,24 @@ pub struct Metrics {
     pub limit_sources: Family<OutcomeLabel, Counter>,
     /// What holders of leases said to the store, by what they got.
     pub lease_renewals: Family<OutcomeLabel, Counter>,
+    /// Checks forwarded to the owners of their keys, by what came of it.
+    pub forwards: Family<OutcomeLabel, Counter>,
+    /// Keys that are used far more than others now.
+    pub hot_keys: Gauge,
     /// How much a lease had after it.
     pub lease_size: Histogram,
     /// Checks decided without the store, by policy.
     pub fallbacks: Family<OutcomeLabel, Counter>,
     /// What was admitted without the store and written there afterwards.
     pub overage: Counter,
+    /// How much more than it might a meter had, as a part of its limit.
+    pub overshoot: Histogram,
+    /// What of it is still to be written, in debts.
+    pub debts: Gauge,
+    /// Bytes of the file in which that is kept.
+    pub spool_bytes: Gauge,
+    /// Checks refused because what they'd add could not be written down.
+    pub spool_refusals: Counter,
     /// How long the store took for a charge.
     pub charge_seconds: Histogram,
     /// Calls parked on this node.
@@ -63,7 +75,7 @@ pub struct Metrics {
     pub commit_seconds: Histogram,
     /// Calls that the store failed, by how.
     pub store_errors: Family<OutcomeLabel, Counter>,
-    /// History events dropped because too many were waiting to be written.
+    /// Lines of history, of locks and of leases, dropped because too many were waiting or the store couldn't take them.
     pub history_dropped: Counter,
 }
 
@@ -86,9 +98,15 @@ impl Default for Metrics {
             limit_checks: Family::default(),
             limit_sources: Family::default(),
             lease_renewals: Family::default(),
+            forwards: Family::default(),
+            hot_keys: Gauge::default(),
             lease_size: Histogram::new([0.0, 1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 10_000.0]),
             fallbacks: Family::default(),
+            overshoot: Histogram::new([0.0, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0]),
             overage: Counter::default(),
+            debts: Gauge::default(),
+            spool_bytes: Gauge::default(),
+            spool_refusals: Counter::default(),
             charge_seconds: Histogram::new(SECONDS),
             parked: Gauge::default(),
             desks: Gauge::default(),
@@ -133,6 +151,8 @@ impl Metrics {
         limits.register("checks", "Checks of limits by outcome", self.limit_checks.clone());
         limits.register("decisions", "Checks of limits by who decided", self.limit_sources.clone());
         limits.register("lease_renewals", "Renewals of leases by what they got", self.lease_renewals.clone());
+        limits.register("forwards", "Checks forwarded to owners, by what came of it", self.forwards.clone());
+        limits.register("hot_keys", "Keys that are used far more than others now", self.hot_keys.clone());
         limits.register("lease_size", "What leases had after a renewal", self.lease_size.clone());
         limits.register("fallbacks", "Checks decided without the store, by policy", self.fallbacks.clone());
         limits.register(
@@ -140,6 +160,13 @@ impl Metrics {
             "Admitted without the store, written there afterwards",
             self.overage.clone(),
         );
+        let help = "What charged meters had beyond what they may, as a part of the limit";
+        limits.register("overshoot_ratio", help, self.overshoot.clone());
+        limits.register("debts", "Admitted without the store, to be written there", self.debts.clone());
+        let help = "The file of what is to be written to the store";
+        limits.register_with_unit("spool", help, Unit::Bytes, self.spool_bytes.clone());
+        let help = "Checks refused because they could not be written down";
+        limits.register("spool_refusals", help, self.spool_refusals.clone());
         let store = registry.sub_registry_with_prefix("store");
         store.register("conflicts", "Commits decided again", self.conflicts.clone());
         store.register("batch_commands", "Commands decided in one commit", self.batch_commands.clone());

@@ -3,13 +3,20 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't be set up should stop there")]
 
 mod engine {
+    mod audit;
     mod bundles;
     mod counting;
     mod elections;
+    mod holds;
+    mod lease_log;
     mod leases;
     mod limits;
     mod locks;
     mod modes;
     mod nodes;
     mod outages;
+    mod overflow;
+    mod owned;
+    mod shares;
+    mod stopping;
 }

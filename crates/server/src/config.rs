@@ -3,6 +3,7 @@
 use crate::limits_file::LimitsFileError;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The port that nothing else was known to use.
@@ -13,8 +14,12 @@ pub const DEFAULT_PORT: u16 = 7117;
 pub struct Config {
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Where other nodes reach this one, as host and port; where it listens if that says enough.
+    pub advertise: Option<String>,
     /// Where an embedded store keeps its files.
     pub data: PathBuf,
+    /// Where this node keeps what has to outlive it when a store that is a server is away; in `data` if nothing is said.
+    pub state: Option<PathBuf>,
     /// The store's URL.
     pub store: String,
     /// A file that defines limits, and is read again when it changes.
@@ -45,7 +50,9 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
+            advertise: None,
             data: "baton-data".into(),
+            state: None,
             store: "embedded:".into(),
             limits: None,
             insecure: false,
@@ -71,6 +78,9 @@ pub enum ConfigError {
          take, see and force every lock; listen on a loopback address such as 127.0.0.1, or say --insecure"
     )]
     Exposed(SocketAddr),
+    /// Other nodes couldn't reach this one there.
+    #[error("--advertise {0:?} is no address: it must be a host and a port, such as 10.0.0.7:7117")]
+    Advertise(String),
     /// The file of limits can't be used.
     #[error(transparent)]
     Limits(#[from] LimitsFileError),
@@ -79,16 +89,48 @@ pub enum ConfigError {
 impl Config {
     /// Whether it may be served.
     pub fn check(&self) -> Result<(), ConfigError> {
+        if let Some(address) = &self.advertise
+            && !is_host_and_port(address)
+        {
+            return Err(ConfigError::Advertise(address.clone()));
+        }
         if self.listen.ip().to_canonical().is_loopback() || self.insecure {
             return Ok(());
         }
         Err(ConfigError::Exposed(self.listen))
     }
+
+    /// Where other nodes reach this one, which listens at `address`; nothing if nobody knows.
+    pub(crate) fn reached_at(&self, address: SocketAddr) -> Option<Arc<str>> {
+        let listens = || (!address.ip().is_unspecified()).then(|| address.to_string());
+        self.advertise.clone().or_else(listens).map(Into::into)
+    }
+}
+
+fn is_host_and_port(address: &str) -> bool {
+    let is_authority = address.parse::<hyper::http::uri::Authority>();
+    is_authority.is_ok_and(|it| it.port_u16().is_some_and(|port| port > 0) && !address.contains('@'))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_nodes_are_told_where_it_listens_unless_that_says_nothing_or_it_is_said_otherwise() {
+        let reached_at = |listen: &str, advertise: Option<&str>| {
+            let config = Config { advertise: advertise.map(Into::into), insecure: true, ..Config::default() };
+            config.check().map(|()| config.reached_at(listen.parse().unwrap()).map(|it| it.to_string()))
+        };
+        assert_eq!(reached_at("127.0.0.1:7117", None), Ok(Some("127.0.0.1:7117".into())));
+        assert_eq!(reached_at("[::1]:7117", None), Ok(Some("[::1]:7117".into())));
+        assert_eq!(reached_at("0.0.0.0:7117", None), Ok(None));
+        assert_eq!(reached_at("[::]:7117", None), Ok(None));
+        assert_eq!(reached_at("0.0.0.0:7117", Some("node-1:7117")), Ok(Some("node-1:7117".into())));
+        for wrong in ["", "node-1", "node-1:0", "node-1:port", "http://node-1:7117", "me@node-1:7117"] {
+            assert_eq!(reached_at("0.0.0.0:7117", Some(wrong)), Err(ConfigError::Advertise(wrong.into())));
+        }
+    }
 
     #[test]
     fn an_address_that_others_can_reach_needs_to_be_asked_for() {

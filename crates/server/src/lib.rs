@@ -1,11 +1,14 @@
-//! Baton over HTTP: parses, bounds, answers. Knows HTTP, no rules.
+//! Baton over HTTP and gRPC: parses, bounds, answers. Knows HTTP, no rules.
 //!
 //! # Layout
 //! - [`config`]: what can be set
 //! - [`run()`]: from a configuration to a served store, until a signal
+//! - `opening`: opening the store, or starting without it
 //! - [`server`]: listening, connections, draining
 //! - [`http`]: the paths; one file a primitive, and what they share
+//! - [`grpc`], `http2`: Envoy's rate limit service, and the connections it comes on
 //! - `limits_file`: limits that are defined in a file
+//! - `peers`: other nodes
 //! - [`gate`]: bulkheads, so that waiting never starves releasing
 //! - [`metrics`]: what is counted about requests
 //! - [`telemetry`]: log lines, and what requests are called in them
@@ -16,9 +19,13 @@
 
 pub mod config;
 pub mod gate;
+pub mod grpc;
 pub mod http;
+mod http2;
 mod limits_file;
 pub mod metrics;
+mod opening;
+mod peers;
 mod run;
 pub mod server;
 mod socket;

@@ -43,14 +43,18 @@ routes! {
     FenceForget = "/v1/fences/{resource}/forget";
     Fences = "/v1/fences";
     ForceRelease = "/v1/locks/{lockKey}/force-release";
+    Forwarded = "/v1/peers/check";
     Health = "/healthz";
     History = "/v1/locks/{lockKey}/history";
+    HotKeys = "/v1/hotkeys";
     Limit = "/v1/limits/{name}";
+    LimitAudit = "/v1/limits/{name}/audit";
     LimitBound = "/v1/limits/{name}/bound";
     LimitCheck = "/v1/limits/{name}/check";
     LimitLease = "/v1/limits/{name}/lease";
     LimitLeaseReturn = "/v1/limits/{name}/lease/return";
     LimitLeases = "/v1/limits/{name}/leases";
+    LimitLeasesLog = "/v1/limits/{name}/leases/log";
     LimitRefund = "/v1/limits/{name}/refund";
     LimitReserve = "/v1/limits/{name}/reserve";
     LimitUsage = "/v1/limits/{name}/usage";
@@ -59,6 +63,7 @@ routes! {
     List = "/v1/locks";
     Lock = "/v1/locks/{lockKey}";
     Metrics = "/metrics";
+    Nodes = "/v1/nodes";
     Observe = "/v1/elections/{name}/observe";
     Once = "/v1/once/{onceKey}";
     OnceComplete = "/v1/once/{onceKey}/complete";
@@ -72,6 +77,8 @@ routes! {
     Renew = "/v1/locks/{lockKey}/renew";
     RenewLeader = "/v1/elections/{name}/renew";
     Resign = "/v1/elections/{name}/resign";
+    Ring = "/v1/ring";
+    ShouldRateLimit = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
     Status = "/v1/status";
     Unknown = "unknown";
     Watch = "/v1/locks/{lockKey}/watch";
@@ -105,6 +112,11 @@ struct ByClass {
     class: &'static str,
 }
 
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct ByLimit {
+    limit: &'static str,
+}
+
 /// Everything that is counted here, with a handle for each label: nothing is looked up per request.
 pub struct Metrics {
     ends: Vec<[Counter; ENDS.len()]>,
@@ -115,6 +127,8 @@ pub struct Metrics {
     pub connections: Gauge,
     /// Connections that found no room.
     pub connections_rejected: Counter,
+    /// Descriptors without a limit, and with one.
+    descriptors: [Counter; 2],
     resident: Gauge,
     breaker: Option<Breaker>,
 }
@@ -165,6 +179,9 @@ impl Metrics {
         registry.register("http_connections", "Open connections", connections.clone());
         let refused_help = "Connections refused for want of room";
         registry.register("http_connections_rejected", refused_help, connections_rejected.clone());
+        let descriptors = Family::<ByLimit, Counter>::default();
+        let descriptors_help = "Descriptors that Envoy asked about, by whether there is a limit for them";
+        registry.register("envoy_descriptors", descriptors_help, descriptors.clone());
         let resident_help = "Memory of the process that is in RAM";
         registry.register_with_unit("process_resident_memory", resident_help, Unit::Bytes, resident.clone());
         let end =
@@ -181,6 +198,7 @@ impl Metrics {
                 .map(|class| in_flight.get_or_create(&ByClass { class: class.as_str() }).clone()),
             connections,
             connections_rejected,
+            descriptors: ["none", "found"].map(|limit| descriptors.get_or_create(&ByLimit { limit }).clone()),
             resident,
             breaker: has_breaker.then(|| Breaker::new(registry)),
         }
@@ -200,6 +218,11 @@ impl Metrics {
     /// A call found no place.
     pub fn reject(&self, class: Class) {
         self.rejected[class as usize].inc();
+    }
+
+    /// Envoy asked about a descriptor.
+    pub fn described(&self, is_limited: bool) {
+        self.descriptors[usize::from(is_limited)].inc();
     }
 
     /// Brings up to date what is only looked at when asked for.

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, ConfigError};
 use crate::server::Server;
+use baton_engine::state::StateError;
 use baton_store::{OpenStoreError, StoreError};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io;
@@ -17,6 +18,9 @@ pub enum RunError {
     /// It may not be served like this.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The state directory can't be used.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The store can't be opened.
     #[error(transparent)]
     Open(#[from] OpenStoreError),
@@ -36,15 +40,15 @@ pub enum RunError {
     Signals(io::Error),
 }
 
-/// Opens the store, serves it, and calls `ready` with the address once it listens. Returns after a drain, which SIGTERM
+/// Opens the store, serves it, and calls `ready` once it listens, which may be before the store is there. Returns after a drain, which SIGTERM
 /// or SIGINT begins; another of them ends the process at once, which is as safe as a crash.
-pub async fn run(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), RunError> {
+pub async fn run(config: Config, ready: impl FnOnce(&Server)) -> Result<(), RunError> {
     let mut signals = Signals::new().map_err(RunError::Signals)?;
     raise_open_files();
     let server = Server::start(config).await?;
     let address = server.address();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, "serving");
-    ready(address);
+    ready(&server);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let watching = tokio::spawn(async move {
         signals.next().await;

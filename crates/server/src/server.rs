@@ -3,21 +3,26 @@
 use crate::config::{Config, ConfigError};
 use crate::gate::{Gate, Place};
 use crate::http::{self, Shared};
+use crate::http2::Http2;
 use crate::limits_file::LimitsFile;
+use crate::opening::{Opened, opened, tell_warnings};
+use crate::peers::HttpPeers;
 use crate::run::RunError;
 use crate::socket::{self, Socket};
 use axum::Router;
+use baton_core::WallTime;
+use baton_engine::state::State;
 use baton_engine::{Engine, Random};
-use baton_store::Store;
+use baton_store::{Late, Reason, Store, StoreError};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
 use hyper_util::service::TowerToHyperService;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
@@ -27,6 +32,9 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long closing the store may take, after everything else has ended.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// Where a node's state is, in the data directory.
+const STATE: &str = "state";
 
 /// A server that listens.
 pub struct Server {
@@ -39,33 +47,46 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the store, starts the engine and listens. Connections are accepted from then on, and served by
+    /// Opens the store, starts the engine and listens, also if the store can't be reached yet. Connections are accepted from then on, and served by
     /// [`Server::serve`].
-    pub async fn start(config: Config) -> Result<Self, RunError> {
+    pub async fn start(mut config: Config) -> Result<Self, RunError> {
         // Before the store is opened: a refused configuration leaves no files behind.
         let limits = checked(&config).await?;
-        let store = baton_store::open(&config.store, &config.data).await?;
-        Self::with(config, limits, store).await
+        let listener = listen(&mut config).await?;
+        let state = config.state.clone().unwrap_or_else(|| config.data.join(STATE));
+        // Nobody is served yet, so nobody waits for the disk.
+        config.engine.state = Some(State::open(&state)?);
+        let (engine, random) = (config.engine.clone(), Random::system());
+        let engine = match opened(&config.store, config.data.clone()).await? {
+            Opened::Here(store) => match Engine::start(store.clone(), engine.clone(), random.clone()).await {
+                // It was there just now.
+                Err(error) if passes(&error) && Late::new(&config.store).is_ok() => {
+                    tracing::warn!(%error, "the store is away again: starting without it");
+                    Engine::start_late(Late::new(&config.store)?, ready(store), now(), engine, random)
+                }
+                started => started?,
+            },
+            Opened::Coming(late, coming) => Engine::start_late(*late, coming, now(), engine, random),
+        };
+        Self::with(config, limits, listener, engine).await
     }
 
     /// As [`Server::start`], on a store that is open already, whatever the configuration names.
-    pub async fn on(config: Config, store: Arc<dyn Store>) -> Result<Self, RunError> {
+    pub async fn on(mut config: Config, store: Arc<dyn Store>) -> Result<Self, RunError> {
         let limits = checked(&config).await?;
-        Self::with(config, limits, store).await
+        let listener = listen(&mut config).await?;
+        tell_warnings(&*store);
+        let engine = Engine::start(store, config.engine.clone(), Random::system()).await?;
+        Self::with(config, limits, listener, engine).await
     }
 
     async fn with(
         config: Config,
         mut limits: Option<LimitsFile>,
-        store: Arc<dyn Store>,
+        (listener, address): (TcpListener, SocketAddr),
+        engine: Engine,
     ) -> Result<Self, RunError> {
-        for warning in store.guarantees().warnings {
-            tracing::warn!("the store's settings are weaker than its promises need: {warning}");
-        }
-        let engine = Engine::start(store, config.engine.clone(), Random::system()).await?;
-        let listen = |source| RunError::Listen { address: config.listen, source };
-        let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
+        engine.connect_peers(Arc::new(HttpPeers::default()));
         if let Some(limits) = &mut limits {
             // Nobody is served yet: whoever comes first finds them.
             limits.begin(&engine).await;
@@ -73,6 +94,11 @@ impl Server {
         let stopping = watch::Sender::new(false);
         let shared = Arc::new(Shared::new(engine, &config, stopping.subscribe()));
         Ok(Self { listener, address, shared, config, limits, stopping })
+    }
+
+    /// Whether its store has been reached.
+    pub fn has_its_store(&self) -> bool {
+        self.shared.engine.has_met_its_store()
     }
 
     /// Where it listens.
@@ -93,6 +119,7 @@ impl Server {
         let (abort, aborted) = watch::channel(());
         let connections = Connections {
             builder: builder(&config),
+            http2: Arc::new(Http2::new(&config)),
             router: http::router(shared.clone()),
             stopping: stopping.subscribe(),
             aborted,
@@ -130,6 +157,26 @@ impl Server {
         drop((connections, shared));
         close(store).await;
     }
+}
+
+/// Whether a store may be there again later.
+fn passes(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unknown { .. } | StoreError::NotApplied { reason: Reason::Unavailable, .. })
+}
+
+/// By this machine's clock: what time it is until the store says it.
+fn now() -> WallTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime(since.as_millis() as u64)
+}
+
+/// Takes the address, and lets the engine know where other nodes reach it: it says so as soon as it has met the store.
+async fn listen(config: &mut Config) -> Result<(TcpListener, SocketAddr), RunError> {
+    let listen = |source| RunError::Listen { address: config.listen, source };
+    let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
+    let address = listener.local_addr().map_err(listen)?;
+    config.engine.address = config.reached_at(address);
+    Ok((listener, address))
 }
 
 /// What can be refused before the store is opened.
@@ -175,6 +222,7 @@ fn builder(config: &Config) -> http1::Builder {
 /// How connections are served.
 struct Connections {
     builder: http1::Builder,
+    http2: Arc<Http2>,
     router: Router,
     stopping: watch::Receiver<bool>,
     aborted: watch::Receiver<()>,
@@ -186,25 +234,34 @@ impl Connections {
         let Ok(socket) = Socket::new(stream) else { return };
         let (router, server) = (TowerToHyperService::new(self.router.clone()), shared.clone());
         let serve = move |request| http::serve(server.clone(), router.clone(), request);
-        let connection = self.builder.serve_connection(socket, service_fn(serve));
+        let mut connection = self.builder.serve_connection(socket, service_fn(serve));
         let (mut stopping, mut aborted) = (self.stopping.clone(), self.aborted.clone());
+        let http2 = self.http2.clone();
         let shared = shared.clone();
         shared.metrics.connections.inc();
         tokio::spawn(async move {
-            {
-                let mut connection = pin!(connection);
-                let ended = tokio::select! {
-                    biased;
-                    ended = connection.as_mut() => Some(ended),
-                    _ = stopping.wait_for(|stopping| *stopping) => None,
-                };
-                if ended.is_none() {
-                    connection.as_mut().graceful_shutdown();
+            let ended = tokio::select! {
+                biased;
+                ended = &mut connection => Some(ended),
+                _ = stopping.wait_for(|stopping| *stopping) => None,
+            };
+            match ended {
+                // hyper has read how HTTP/2 begins, and answered nothing. That is seen if it came in one piece, and who speaks HTTP/2
+                // sends it so; in two it would be a bad request. Boxed, since most connections have no need of the room.
+                Some(Err(error)) if error.is_parse_version_h2() => {
+                    let parts = connection.into_parts();
+                    let begun = (parts.io.into_stream(), parts.read_buf);
+                    Box::pin(http2.serve(begun, shared.clone(), stopping, aborted)).await;
+                }
+                Some(_) => drop(connection),
+                None => {
+                    Pin::new(&mut connection).graceful_shutdown();
                     tokio::select! {
                         biased;
-                        ended = connection.as_mut() => drop(ended),
+                        ended = &mut connection => drop(ended),
                         _ = aborted.changed() => {}
                     }
+                    drop(connection);
                 }
             }
             shared.metrics.connections.dec();

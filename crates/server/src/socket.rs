@@ -37,6 +37,11 @@ impl Socket {
         sockopt::set_tcp_keepcnt(&stream, KEEPALIVE_PROBES)?;
         Ok(Self { inner: TokioIo::new(stream), instead: Vec::new(), written: 0 })
     }
+
+    /// The stream, for a client that speaks something else than HTTP/1.1.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.inner.into_inner()
+    }
 }
 
 /// The refusal with a body, if this is one without.

@@ -7,16 +7,22 @@ mod batches;
 mod bundles;
 #[path = "server/client.rs"]
 mod client;
+#[path = "server/cluster.rs"]
+mod cluster;
 #[path = "server/contract.rs"]
 mod contract;
 #[path = "server/elections.rs"]
 mod elections;
+#[path = "server/envoy.rs"]
+mod envoy;
 #[path = "server/fences.rs"]
 mod fences;
 #[path = "server/fuzz.rs"]
 mod fuzz;
 #[path = "server/harness.rs"]
 mod harness;
+#[path = "server/http2.rs"]
+mod http2;
 #[path = "server/limits.rs"]
 mod limits;
 #[path = "server/limits_file.rs"]

@@ -45,7 +45,7 @@ mod value;
 #[path = "etcd/wire.rs"]
 mod wire;
 
-use super::OpenStoreError;
+use super::{OpenStoreError, Unopened};
 use crate::charge::{Charge, by_commit};
 use crate::contract::{Guarantees, Page, Range, Reading, Reason, Store, StoreError, StoreFuture, Usage};
 use crate::watch::{Hub, Watch};
@@ -88,10 +88,12 @@ pub(super) async fn open(url: &str) -> Result<Arc<dyn Store>, OpenStoreError> {
     let client = Arc::new(Client::new(&target).map_err(OpenStoreError::Refused)?);
     let keys = Keys::under(&target.prefix);
     let asked = RangeRequest { key: keys.mark(), ..RangeRequest::default() };
-    let answer: RangeResponse = client
-        .again(RANGE, &asked, Instant::now() + CALL_MAX)
-        .await
-        .map_err(|failure| OpenStoreError::Refused(failure.of_read().to_string()))?;
+    let answer: RangeResponse =
+        client.again(RANGE, &asked, Instant::now() + CALL_MAX).await.map_err(|failure| {
+            let may_pass = matches!(failure, Failure::Unsent(_) | Failure::Unknown(_));
+            let detail = failure.of_read().to_string();
+            if may_pass { Unopened::Unreachable(detail) } else { Unopened::Refused(detail) }.said_by("etcd")
+        })?;
     let next = answer.header.map_or(0, |header| header.revision) + 1;
     let (hub, expirations) = (Arc::new(Hub::default()), Arc::new(Hub::default()));
     let follower = Follower {

@@ -6,6 +6,7 @@
 //! - `charge`: meters, and how a store charges them that can't do it by itself
 //! - [`open()`]: from a URL to a store
 //! - [`breaker`]: refuses at once while a server is gone
+//! - [`late`]: in the place of a server that hasn't been reached yet
 //! - `valid`: what is refused whatever the store
 //! - [`embedded`]: state in memory, a checksummed log on disk, group commit
 //! - `conformance`: the laws of the contract, one a file, for every store's tests
@@ -18,6 +19,7 @@ mod charge;
 pub mod conformance;
 pub mod contract;
 pub mod embedded;
+pub mod late;
 mod open;
 mod valid;
 pub mod watch;
@@ -27,4 +29,5 @@ pub use charge::Charge;
 pub use contract::{
     BreakerState, Guarantees, Page, Range, Reading, Reason, Store, StoreError, StoreFuture, Usage,
 };
+pub use late::Late;
 pub use open::{OpenStoreError, SUPPORTED, open};

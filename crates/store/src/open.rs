@@ -33,9 +33,58 @@ pub enum OpenStoreError {
     /// The embedded store refused.
     #[error("can't open the embedded store: {0}")]
     Embedded(#[from] OpenError),
-    /// A server can't be reached, or isn't fit to be a store.
+    /// A server can't be reached now: later it may be.
+    #[error("can't reach the store: {0}")]
+    Unreachable(String),
+    /// A server doesn't let us in, or isn't fit to be a store. Trying again is of no use.
     #[error("can't use the store: {0}")]
     Refused(String),
+}
+
+/// Why a server couldn't be opened, sorted where it was seen.
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
+#[derive(Clone, Debug, thiserror::Error)]
+enum Unopened {
+    /// It may be there later.
+    #[error("{0}")]
+    Unreachable(String),
+    /// It says no, or what was asked of it can't be.
+    #[error("{0}")]
+    Refused(String),
+}
+
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
+impl Unopened {
+    /// What counts of several: that one said no.
+    #[cfg(feature = "redis")]
+    fn or(self, other: Self) -> Self {
+        if matches!(self, Self::Refused(_)) { self } else { other }
+    }
+
+    /// The same, as the reason for something.
+    #[cfg(feature = "redis")]
+    fn because(self, what: &str) -> Self {
+        match self {
+            Self::Unreachable(detail) => Self::Unreachable(format!("{what}: {detail}")),
+            Self::Refused(detail) => Self::Refused(format!("{what}: {detail}")),
+        }
+    }
+
+    /// The same, said by this server.
+    fn said_by(self, server: &str) -> OpenStoreError {
+        match self {
+            Self::Unreachable(detail) => OpenStoreError::Unreachable(format!("{server}: {detail}")),
+            Self::Refused(detail) => OpenStoreError::Refused(format!("{server}: {detail}")),
+        }
+    }
+}
+
+/// What wasn't sorted is a matter of settings.
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
+impl From<String> for Unopened {
+    fn from(detail: String) -> Self {
+        Self::Refused(detail)
+    }
 }
 
 /// Opens the store that `url` names; `embedded:` keeps its files in `data_dir`. Takes as long as an embedded store

@@ -45,7 +45,7 @@ mod settings;
 #[path = "postgres/target.rs"]
 mod target;
 
-use super::OpenStoreError;
+use super::{OpenStoreError, Unopened};
 use crate::charge::Charge;
 use crate::contract::{Guarantees, Page, Range, Reading, Store, StoreError, StoreFuture, Usage};
 use crate::watch::{Hub, Watch};
@@ -69,8 +69,8 @@ pub(super) async fn open(url: &str) -> Result<Arc<dyn Store>, OpenStoreError> {
     let target = Target::parse(url).map_err(OpenStoreError::Refused)?;
     match tokio::time::timeout(OPEN_MAX, Postgres::open(target)).await {
         Ok(Ok(store)) => Ok(Arc::new(store)),
-        Ok(Err(trouble)) => Err(OpenStoreError::Refused(format!("PostgreSQL: {trouble}"))),
-        Err(_) => Err(OpenStoreError::Refused(format!("PostgreSQL: not open within {OPEN_MAX:?}"))),
+        Ok(Err(trouble)) => Err(trouble.said_by("PostgreSQL")),
+        Err(_) => Err(OpenStoreError::Unreachable(format!("PostgreSQL: not open within {OPEN_MAX:?}"))),
     }
 }
 
@@ -85,7 +85,7 @@ struct Postgres {
 }
 
 impl Postgres {
-    async fn open(target: Target) -> Result<Self, String> {
+    async fn open(target: Target) -> Result<Self, Unopened> {
         let (client, driver) = session::connect(&target, drop).await?;
         let settings = Settings::read(&client).await?;
         schema::migrate(&client, &target).await?;

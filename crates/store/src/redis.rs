@@ -35,7 +35,7 @@ mod settings;
 #[path = "redis/url.rs"]
 mod url;
 
-use super::OpenStoreError;
+use super::{OpenStoreError, Unopened};
 use crate::charge::Charge;
 use crate::contract::{Guarantees, Page, Range, Reading, Store, StoreError, StoreFuture, Usage};
 use crate::valid::validate;
@@ -81,8 +81,8 @@ pub(super) async fn open(url: &str) -> Result<Arc<dyn Store>, OpenStoreError> {
     let target = Target::parse(url).map_err(OpenStoreError::Refused)?;
     match tokio::time::timeout(OPEN_MAX, Redis::open(target)).await {
         Ok(Ok(store)) => Ok(Arc::new(store)),
-        Ok(Err(trouble)) => Err(OpenStoreError::Refused(format!("Redis: {trouble}"))),
-        Err(_) => Err(OpenStoreError::Refused(format!("Redis: not open within {OPEN_MAX:?}"))),
+        Ok(Err(trouble)) => Err(trouble.said_by("Redis")),
+        Err(_) => Err(OpenStoreError::Unreachable(format!("Redis: not open within {OPEN_MAX:?}"))),
     }
 }
 
@@ -104,11 +104,14 @@ struct Redis {
 }
 
 impl Redis {
-    async fn open(target: Target) -> Result<Self, String> {
+    async fn open(target: Target) -> Result<Self, Unopened> {
         // An error means that the process has one already.
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let channel = format!("{}:hints:{}", target.prefix, target.settings.db());
         let routes = Routes::find(target).await?;
+        for link in routes.all() {
+            link.reach().await?;
+        }
         let warnings = settings::inspect(&routes).await?;
         let (hub, expirations) = (Hub::default(), Hub::default());
         let shared = Arc::new(Shared { routes, channel, floor: AtomicU64::new(0), hub, expirations });

@@ -1,25 +1,15 @@
 //! `examples/nginx/limited.conf`, as it is but for its addresses, between clients, a real server and an upstream.
 
+use super::web::{Answer, ELSEWHERE, HERE, Upstream, ask, crowd, get, replaced};
 use baton_client::{Baton, LimitDefinition};
 use baton_testkit::proxy::Proxy;
 use baton_testkit::servers::{baton::Node, nginx::Nginx};
-use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
 
 const CONFIGURATION: &str = include_str!("../../nginx/limited.conf");
 /// So long that nothing comes back during a test.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-const ANSWER_MAX: Duration = Duration::from_secs(60);
-const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
-const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
-const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const ACME: &str = "X-Api-Key: demo-3b1f0c7d9a52\r\n";
 const GLOBEX: &str = "X-Api-Key: demo-90e2aa41d6c8\r\n";
 
@@ -45,27 +35,13 @@ impl Front {
 
     /// `GET /`, from an address, with further headers.
     async fn get(&self, from: Ipv4Addr, headers: &str) -> Answer {
-        ask(self.nginx.address(), from, &format!("GET / HTTP/1.1\r\n{headers}"), "").await
+        get(self.nginx.address(), from, headers).await
     }
 
     /// The same many times at once: how many pass, and what the others are told.
     async fn crowd(&self, count: usize, from: Ipv4Addr, headers: &'static str) -> (usize, Vec<Answer>) {
-        let address = self.nginx.address();
-        let mut asking = JoinSet::new();
-        for _ in 0..count {
-            asking
-                .spawn(async move { ask(address, from, &format!("GET / HTTP/1.1\r\n{headers}"), "").await });
-        }
-        let answers = asking.join_all().await;
-        let (passed, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(|found| found.status == 200);
-        (passed.len(), refused)
+        crowd(self.nginx.address(), count, from, headers).await
     }
-}
-
-/// An edit that must find something to edit: an example that has changed is looked at again.
-fn replaced(text: &str, old: &str, new: &str) -> String {
-    assert!(text.contains(old), "the example has no {old:?} any more");
-    text.replace(old, new)
 }
 
 /// The example, for tests that count to the last one: there a machine's hiccup must not be taken for Baton's absence.
@@ -216,98 +192,4 @@ async fn a_limit_that_is_not_defined_lets_nobody_pass_and_the_error_log_says_why
     assert_eq!(front.upstream.served(), 0);
     let errors = front.nginx.errors().unwrap();
     assert!(errors.contains("auth request unexpected status: 404"), "{errors}");
-}
-
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    /// By names in lower case. Each comes once.
-    headers: HashMap<String, String>,
-    body: String,
-}
-
-impl Answer {
-    fn header(&self, name: &str) -> &str {
-        self.headers.get(name).unwrap_or_else(|| panic!("no {name}: {self:?}"))
-    }
-}
-
-/// One request on a connection of its own. `head` is its first line and headers.
-async fn ask(address: SocketAddr, from: Ipv4Addr, head: &str, body: &str) -> Answer {
-    let asking = async {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind((from, 0).into()).unwrap();
-        let mut stream = socket.connect(address).await.unwrap();
-        let request = format!("{head}Host: example.com\r\nConnection: close\r\n\r\n{body}");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
-    };
-    let answer = tokio::time::timeout(ANSWER_MAX, asking).await.expect("NGINX answers in time");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
-    let mut lines = head.lines();
-    let status = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap().parse().unwrap();
-    let mut headers = HashMap::new();
-    for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
-        let before = headers.insert(name.to_lowercase(), value.to_owned());
-        assert_eq!(before, None, "{name} comes twice: {answer}");
-    }
-    Answer { status, headers, body: body.to_owned() }
-}
-
-/// Answers every request: with its own body, or with 403 below `/forbidden`.
-struct Upstream {
-    address: SocketAddr,
-    served: Arc<AtomicUsize>,
-    accepting: JoinHandle<()>,
-}
-
-impl Upstream {
-    async fn start() -> Self {
-        let listener = TcpListener::bind((HERE, 0)).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let served = Arc::new(AtomicUsize::new(0));
-        let counted = served.clone();
-        let accepting = tokio::spawn(async move {
-            // Ends with its connections when it is aborted.
-            let mut serving = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                counted.fetch_add(1, Ordering::Relaxed);
-                serving.spawn(serve(stream));
-            }
-        });
-        Self { address, served, accepting }
-    }
-
-    fn served(&self) -> usize {
-        self.served.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
-/// NGINX makes a connection for each request to an upstream that isn't told otherwise.
-async fn serve(mut stream: TcpStream) {
-    let mut request = String::new();
-    let (head, body) = loop {
-        let mut bytes = [0; 4096];
-        let count = stream.read(&mut bytes).await.unwrap();
-        request.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
-        assert!(count > 0 && request.len() < REQUEST_BYTES_MAX, "not a whole request: {request}");
-        if let Some((head, body)) = request.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
-                break (head, body);
-            }
-        }
-    };
-    let status = if head.starts_with("GET /forbidden ") { "403 Forbidden" } else { "200 OK" };
-    let length = body.len();
-    let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
-    stream.write_all(answer.as_bytes()).await.unwrap();
 }

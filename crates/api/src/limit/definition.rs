@@ -39,6 +39,8 @@ words! {
         Central,
         /// Whoever holds a lease, out of what was debited before.
         Leased,
+        /// The node that owns the key, out of what was debited before; the others forward to it.
+        Owned,
     }
 }
 
@@ -156,6 +158,9 @@ pub struct LimitDefinition {
     /// Counts and reports, and refuses nobody.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
+    /// Whether every decision is in a log before it is answered. `true` if absent with the purpose `billing`, where the store decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<bool>,
     /// Keys with a limit of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
@@ -196,6 +201,7 @@ impl LimitDefinition {
             expected_nodes: None,
             max_keys: None,
             dry_run: false,
+            audit: None,
             overrides: Vec::new(),
         }
     }

@@ -108,7 +108,7 @@ impl LeaseRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseResponse {
-    /// As its holder calls it.
+    /// What to call it from now on: what the holder calls it, with a few letters more if the key shares its meter with others.
     pub lease_id: String,
     /// All that may be spent of it; 0 if there is nothing to be had.
     pub granted: u64,

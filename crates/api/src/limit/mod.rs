@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 mod definition;
 mod lease;
+mod log;
 
 pub use definition::{
     Algorithm, CalendarUnit, FailurePolicy, LimitDefinition, LimitOverride, Mechanism, Purpose, Reclaim,
@@ -13,6 +14,7 @@ pub use definition::{
 pub use lease::{
     LeaseList, LeaseRequest, LeaseResponse, LeaseStatus, ReturnLeaseRequest, ReturnLeaseResponse,
 };
+pub use log::{LimitLog, LimitLogLine};
 
 /// A definition as it stands, with what was chosen for it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -259,6 +261,22 @@ pub struct LimitBound {
     pub worst: Option<u64>,
     /// Where it comes from, and what else may add to it.
     pub items: Vec<LimitBoundItem>,
+    /// What the node that answers has seen.
+    #[serde(default)]
+    pub measured: LimitMeasured,
+}
+
+/// How much more than the limit was seen.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LimitMeasured {
+    /// The most that a key had beyond what it may use at once, of those this node has charged in the last hour or two: what was admitted in
+    /// an outage, what was within a limit before it was lowered, what is booked. 0 if there was none.
+    pub overshoot: u64,
+    /// When, in milliseconds since the Unix epoch by the store's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<u64>,
 }
 
 /// One reason why more than the limit may pass.

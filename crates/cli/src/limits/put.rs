@@ -55,6 +55,9 @@ pub struct PutArguments {
     /// A key with a limit of its own; may be repeated
     #[arg(long = "override", value_name = "KEY=N", value_parser = own)]
     overrides: Vec<LimitOverride>,
+    /// Write every decision to a log before it is answered; `baton limits audit` shows it [default: true for --purpose billing]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    audit: Option<bool>,
     /// Count and report, and refuse nobody
     #[arg(long)]
     dry_run: bool,
@@ -115,6 +118,7 @@ pub async fn run(arguments: PutArguments, baton: &Baton, json: bool) -> Result<u
         expected_nodes: arguments.expected_nodes,
         max_keys: arguments.max_keys,
         dry_run: arguments.dry_run,
+        audit: arguments.audit,
         overrides: arguments.overrides,
     };
     let status = baton.limits().put(&arguments.name, &definition).await?;

@@ -26,7 +26,8 @@ fn library() -> PathBuf {
     listed.lines().next().expect("libfaketime isn't installed").into()
 }
 
-fn node(url: &str, offset: &str) -> Server {
+/// A node on this store with a wall clock that is off by so much.
+pub fn node(url: &str, offset: &str) -> Server {
     let variables = vec![
         ("LD_PRELOAD", library().display().to_string()),
         ("FAKETIME", offset.to_owned()),
@@ -37,15 +38,15 @@ fn node(url: &str, offset: &str) -> Server {
     Server::start_on_a_store_with(url, variables)
 }
 
-/// By how many seconds the last line of a node's log is ahead of this process's clock.
-fn shown_offset_seconds(node: &Server) -> i64 {
+/// By how many milliseconds the last line of a node's log is ahead of this process's clock, which has gone on since.
+pub fn ahead_ms(node: &Server) -> i64 {
     let log = node.log();
     let line: serde_json::Value =
         serde_json::from_str(log.lines().last().expect("it logs something")).unwrap();
     let stamp = line["timestamp"].as_str().expect("a log line has a time").to_owned();
-    let seconds = Command::new("date").args(["+%s", "-d", &stamp]).output().unwrap();
-    let seconds: i64 = String::from_utf8(seconds.stdout).unwrap().trim().parse().unwrap();
-    seconds - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
+    let millis = Command::new("date").args(["+%s%3N", "-d", &stamp]).output().unwrap();
+    let millis: i64 = String::from_utf8(millis.stdout).unwrap().trim().parse().unwrap();
+    millis - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
 }
 
 fn acquire(node: &Server, owner: &str, waits: bool) -> Answer {
@@ -85,7 +86,7 @@ fn takes_no_notice(url: &str) {
     assert_eq!(first.status, 200, "{}", first.body);
     for ((_, seconds), node) in OFFSETS.iter().zip(&nodes) {
         assert_eq!(acquire(node, "another", false).code(), "LOCK_ALREADY_HELD");
-        let shown = shown_offset_seconds(node);
+        let shown = ahead_ms(node) / 1000;
         assert!((shown - seconds).abs() < SHOWN_WITHIN_SECONDS, "off by {seconds} s, but it shows {shown} s");
     }
 

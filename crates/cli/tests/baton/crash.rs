@@ -1,4 +1,4 @@
-//! The server is killed, again and again, under load: what it said before still holds (L3, L7, L9).
+//! The server is killed, again and again, under load: what it said before still holds (L3, L7, L9), and is written down if it is to be.
 
 use crate::http::{Answer, post};
 use crate::server::Server;
@@ -142,5 +142,63 @@ fn the_queue_keeps_its_order_for_those_who_come_back_after_a_kill() {
         let granted = back.remove(expected).unwrap().join().unwrap().unwrap();
         assert_eq!(granted.body["ownerId"], expected, "{}", granted.body);
         holder = (expected.to_owned(), granted.body["lockToken"].clone());
+    }
+}
+
+/// Checks keys that come once each, and tells which were answered, and how.
+fn check_and_tell(url: &str, worker: u64, told: &Mutex<BTreeMap<String, &'static str>>, stop: &AtomicBool) {
+    for round in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let key = format!("{worker}-{round}");
+        // Every third is more than there is.
+        let body = json!({ "key": key, "cost": if round % 3 == 0 { 2 } else { 1 } });
+        let event = match post(url, "/v1/limits/l/check", &body, PATIENCE).map(|answer| answer.status) {
+            Ok(200) => "allowed",
+            Ok(429) => "refused",
+            // Nobody knows, and nobody asks again.
+            _ => {
+                std::thread::sleep(Duration::from_millis(3));
+                continue;
+            }
+        };
+        told.lock().unwrap().insert(key, event);
+    }
+}
+
+#[test]
+fn every_decision_that_was_answered_is_in_the_log_after_a_kill_and_none_is_there_twice() {
+    let mut server = Server::start_on_a_fixed_port();
+    let put =
+        ["limits", "put", "l", "--limit", "1", "--per", "24h", "--algorithm", "fixed_window", "--audit"];
+    assert_eq!(server.run(&put).code, 0);
+    let (told, stop) = (Arc::new(Mutex::new(BTreeMap::new())), Arc::new(AtomicBool::new(false)));
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|worker| {
+            let (url, told, stop) = (server.url.clone(), told.clone(), stop.clone());
+            std::thread::spawn(move || check_and_tell(&url, worker, &told, &stop))
+        })
+        .collect();
+    for kill in 0..6_u64 {
+        let goal = told.lock().unwrap().len() + 50;
+        crate::process::eventually("the load goes on", || told.lock().unwrap().len() >= goal);
+        std::thread::sleep(Duration::from_micros(137 * kill));
+        server.kill();
+        server.restart();
+    }
+    stop.store(true, Ordering::Relaxed);
+    for worker in workers {
+        worker.join().expect("a worker's assertion failed");
+    }
+    let log = server.run(&["limits", "audit", "l", "--limit", "1000000", "--output", "json"]).stdout;
+    let log: serde_json::Value = serde_json::from_str(&log).unwrap();
+    let mut written = BTreeMap::new();
+    for line in log["lines"].as_array().unwrap() {
+        let (key, event) = (line["key"].as_str().unwrap(), line["event"].as_str().unwrap());
+        assert_eq!(written.insert(key, event), None, "{key} was decided once");
+    }
+    for (key, event) in &*told.lock().unwrap() {
+        assert_eq!(written.get(key.as_str()), Some(event), "{key} was answered");
     }
 }

@@ -1,7 +1,7 @@
 //! The SDK's limiter, which decides in its own process, against a real server.
 
 use crate::server::Server;
-use baton_client::limit::Checked;
+use baton_client::limit::{Checked, LogQuery};
 use baton_client::limiter::Limiter;
 use baton_client::wire_limit::{Algorithm, Mechanism};
 use baton_client::{Baton, LimitDefinition};
@@ -126,4 +126,40 @@ async fn a_limit_that_is_not_leased_is_asked_for_every_check_and_a_change_is_not
     }
     let most = 5_000 + 100;
     assert!(spent <= most, "{spent}: what was leased before, and the new limit");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_changed_definition_had_lent_goes_back_when_the_lease_is_renewed() {
+    let server = Server::start();
+    let baton = Baton::connect(&server.url).await.unwrap();
+    let lent = LimitDefinition { lease_ttl_millis: Some(3_600_000), lease_size: Some(40), ..leased(10_000) };
+    for (name, changed) in [
+        ("central", LimitDefinition { mechanism: Some(Mechanism::Central), ..lent.clone() }),
+        ("raised", LimitDefinition { limit: 20_000, ..lent.clone() }),
+    ] {
+        baton.limits().put(name, &lent).await.unwrap();
+        let limiter = baton.limiter(name);
+        let mut used = 0;
+        while source(&limiter, "acme").await == "central" {
+            used += 1;
+        }
+        baton.limits().put(name, &changed).await.unwrap();
+        // Spent until more has to be asked for: then it is heard that it was lent by another definition.
+        for _ in 0..60 {
+            used += 1;
+            source(&limiter, "acme").await;
+        }
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let log = baton.limit(name).lease_log(&LogQuery::default()).await.unwrap().lines;
+            if log.iter().any(|line| line.event == "returned" && line.by.is_some()) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{log:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        limiter.close().await;
+        let usage = baton.limit(name).usage("acme").await.unwrap();
+        assert_eq!((usage.used, usage.outstanding), (used + 1, 0), "{name}");
+    }
 }

@@ -340,3 +340,26 @@ async fn a_dropped_place_lets_the_next_one_in() {
         assert!(began.elapsed() < secs(10), "it goes back in the background");
     }
 }
+
+#[test]
+fn what_was_decided_is_shown_line_by_line_and_gone_on_with() {
+    let server = Server::start();
+    put(&server, "bills", "2", &["--audit"]);
+    assert_eq!(server.run(&["limits", "audit", "bills"]).stdout, "nothing is written down\n");
+    for key in ["acme", "acme", "acme", "other"] {
+        check(&server, &["bills", key]);
+    }
+    let people = server.run(&["limits", "audit", "bills", "--limit", "3"]).stdout;
+    assert!(people.contains("refused") && !people.contains("other"), "{people}");
+    assert!(people.contains("... and more"), "{people}");
+    let log = as_json(&server, &["limits", "audit", "bills", "--key", "acme"]);
+    let events: Vec<_> = log["lines"].as_array().unwrap().iter().map(|line| line["event"].clone()).collect();
+    assert_eq!(events, ["allowed", "allowed", "refused"]);
+    let cursor = log["lines"][2]["cursor"].as_str().unwrap();
+    let rest = as_json(&server, &["limits", "audit", "bills", "--after", cursor]);
+    assert_eq!((rest["lines"].as_array().unwrap().len(), &rest["lines"][0]["key"]), (1, &"other".into()));
+    assert_eq!(server.run(&["limits", "audit", "none"]).code, 69);
+    assert!(server.run(&["limits", "show", "bills"]).stdout.contains("every decision is written down"));
+    put(&server, "bills", "2", &["--audit=false"]);
+    assert!(!server.run(&["limits", "show", "bills"]).stdout.contains("every decision"));
+}

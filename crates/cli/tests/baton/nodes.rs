@@ -129,15 +129,15 @@ impl World {
 }
 
 /// Nodes on one store, each with a way to it that can be disturbed.
-struct Nodes {
-    nodes: Vec<Server>,
-    proxies: Vec<Proxy>,
+pub struct Nodes {
+    pub nodes: Vec<Server>,
+    pub proxies: Vec<Proxy>,
     /// The proxies run in it.
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Nodes {
-    fn start(url: &str, count: usize) -> Self {
+    pub fn start(url: &str, count: usize) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let rest = &url[url.find("127.0.0.1:").expect("a loopback address")..];

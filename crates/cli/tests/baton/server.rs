@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// What its ready line begins with.
-const READY: &str = "baton is ready on ";
+/// What its line begins with when it is ready, and when it serves without its store.
+const READY: [&str; 2] = ["baton is ready on ", "baton waits for its store, and serves what it can, on "];
 
 pub struct Server {
     child: Child,
@@ -47,6 +47,14 @@ impl Server {
         Self::start_on(&address, Vec::new())
     }
 
+    /// As it was never started before, with this store.
+    pub fn stopped_on_a_store_with(store: &str, variables: Vec<(&'static str, String)>) -> Self {
+        let mut server = Self::start_on_a_fixed_port();
+        server.kill();
+        (server.store, server.variables) = (store.into(), variables);
+        server
+    }
+
     /// On a port that stays the same, and on this store.
     pub fn start_on_a_store(store: &str) -> Self {
         Self::start_on_a_store_with(store, Vec::new())
@@ -54,10 +62,7 @@ impl Server {
 
     /// The same, with this in its environment.
     pub fn start_on_a_store_with(store: &str, variables: Vec<(&'static str, String)>) -> Self {
-        let mut server = Self::start_on_a_fixed_port();
-        server.kill();
-        server.store = store.into();
-        server.variables = variables;
+        let mut server = Self::stopped_on_a_store_with(store, variables);
         server.restart();
         server
     }
@@ -159,7 +164,8 @@ fn launch(
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (found, ready) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
-        let line = lines.by_ref().map_while(Result::ok).find(|line| line.starts_with(READY));
+        let url = |line: String| READY.iter().find_map(|ready| Some(line.strip_prefix(ready)?.to_owned()));
+        let line = lines.by_ref().map_while(Result::ok).find_map(url);
         found.send(line).ok();
         // Whatever else it says must not fill the pipe.
         lines.for_each(drop);
@@ -171,7 +177,7 @@ fn launch(
         let log = std::fs::read_to_string(directory.join("server.log")).unwrap_or_default();
         panic!("the server never became ready:\n{log}");
     };
-    let url = line[READY.len()..].split_whitespace().next().unwrap().trim_end_matches([',', ';']).to_owned();
+    let url = line.split_whitespace().next().unwrap().trim_end_matches([',', ';']).to_owned();
     (child, url)
 }
 

@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::held::encode;
 use crate::path;
 use baton_api::limit::{
-    LeaseList, LeaseRequest, LeaseResponse, LimitBound, LimitUsage, RefundRequest, RefundResponse,
+    LeaseList, LeaseRequest, LeaseResponse, LimitBound, LimitLog, LimitUsage, RefundRequest, RefundResponse,
     ReturnLeaseRequest, ReturnLeaseResponse,
 };
 use baton_api::limits;
@@ -57,6 +57,17 @@ pub struct Limit {
     baton: Baton,
     namespace: Option<Arc<str>>,
     name: Arc<str>,
+}
+
+/// Which part of a log.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LogQuery {
+    /// Only lines about this key.
+    pub key: Option<String>,
+    /// How many at most: 1 to 1,000; 100 if not said.
+    pub limit: Option<u64>,
+    /// Goes on after a line with this cursor, or with the `next_cursor` of a page.
+    pub cursor: Option<String>,
 }
 
 impl Limit {
@@ -104,6 +115,38 @@ impl Limit {
         self.get("leases", None).await
     }
 
+    /// What was decided about it, if it is audited, a page at a time, oldest first. Every line was in the store before its decision
+    /// was answered.
+    pub async fn audit(&self, query: &LogQuery) -> Result<LimitLog, Error> {
+        self.log("audit", query).await
+    }
+
+    /// What became of leases of it, of nodes and of processes, a page at a time, oldest first. Written behind the answers, so a crash may lose
+    /// the last of it.
+    pub async fn lease_log(&self, query: &LogQuery) -> Result<LimitLog, Error> {
+        self.log("leases/log", query).await
+    }
+
+    async fn log(&self, action: &str, query: &LogQuery) -> Result<LimitLog, Error> {
+        self.check_names()?;
+        if let Some(key) = &query.key {
+            limits::check_text("key", key, limits::KEY_BYTES).map_err(Error::refused)?;
+        }
+        if let Some(limit) = query.limit {
+            limits::check_number("limit", limit, limits::LIST_LIMIT).map_err(Error::refused)?;
+        }
+        let limit = query.limit.map(|limit| limit.to_string());
+        let parameters = [
+            ("namespace", self.namespace.as_deref()),
+            ("key", query.key.as_deref()),
+            ("limit", limit.as_deref()),
+            ("cursor", query.cursor.as_deref()),
+        ];
+        let path = path::with_query(path::at("limits", &self.name, action, None), &parameters);
+        let (reply, address) = self.baton.0.get(path).await?;
+        reply.read(&address).map_err(|failure| Error::from_failure(failure, false))
+    }
+
     /// Gives back what a check was counted for, because the work wasn't done; or cancels a reservation. For a receipt that came
     /// from elsewhere; one of this process can do it [by itself](Receipt::refund). How much was given back.
     pub async fn refund(&self, key: &str, receipt: &str) -> Result<u64, Error> {
@@ -131,10 +174,14 @@ impl Limit {
         self.baton.0.call_timeout
     }
 
-    /// Says what became of a lease. What comes twice does no more than once.
-    pub(crate) async fn lease(&self, request: &LeaseRequest) -> Result<LeaseResponse, Error> {
+    /// Says what became of a lease, again until it is answered or `patience` is over. What comes twice does no more than once.
+    pub(crate) async fn lease(
+        &self,
+        request: &LeaseRequest,
+        patience: Duration,
+    ) -> Result<LeaseResponse, Error> {
         request.check().map_err(Error::refused)?;
-        self.post("lease", request, self.deadline()).await
+        self.post("lease", request, Moment::now().after(patience.min(self.call_timeout()))).await
     }
 
     /// When a call that starts now is given up.

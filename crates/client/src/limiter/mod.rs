@@ -6,11 +6,13 @@
 //!
 //! # Layout
 //! - this file: the limiter
+//! - `asking`: what is said to the server about a lease
 //! - `key`: what keys are, and how they are recognized
 //! - `table`: where a key's till is found without a lock
 //! - `purses`: what is held for each key, and what to do next
 //! - `clock`: a time that is cheap to read, and never behind
 
+mod asking;
 mod clock;
 mod key;
 mod purses;
@@ -22,7 +24,7 @@ pub use key::LimitKey;
 
 use crate::error::Error;
 use crate::limit::{Allowed, Checked, Limit, Refused};
-use baton_api::limit::{LeaseRequest, LeaseResponse};
+use asking::Asking;
 use baton_api::limits;
 use baton_core::limit::purse::Message;
 use baton_core::limit::till::Taken;
@@ -31,11 +33,15 @@ use key::{Plain, Sought};
 use purses::{Next, Purses};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// How often idle purses are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A check that finds its purse empty waits this often for somebody's answer before it asks the server itself.
 const WAITS_MAX: usize = 3;
+/// How long somebody waits for more to spend. A server that can't lend can still decide, and does so by the limit's own policy.
+const LEND_PATIENCE: Duration = Duration::from_millis(500);
 /// Leases given back at once.
 const GIVEN_BACK_AT_ONCE: usize = 32;
 
@@ -56,8 +62,6 @@ pub struct Limiter(Arc<Inner>);
 
 struct Inner {
     limit: Limit,
-    /// What this process is called in lists of leases.
-    owner: String,
     purses: Purses,
     clock: Clock,
 }
@@ -72,7 +76,12 @@ impl Limiter {
     pub(crate) fn new(limit: Limit) -> Self {
         let owner = format!("sdk.{}", crate::random::request_id().replace('-', ""));
         let owner: String = owner.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
-        Self(Arc::new(Inner { limit, owner, purses: Purses::default(), clock: Clock::default() }))
+        Self(Arc::new(Inner { limit, purses: Purses::new(owner), clock: Clock::default() }))
+    }
+
+    /// The limit's name.
+    pub fn name(&self) -> &str {
+        self.0.limit.name()
     }
 
     /// Decides without waiting: `Some(true)` if it was spent here, `Some(false)` if the store has just said no. `None` says that
@@ -159,7 +168,8 @@ impl Limiter {
                 }
                 Next::Renew(message) => {
                     // As a task, so that a caller that goes away doesn't leave others waiting.
-                    let asking = tokio::spawn(inner.clone().ask(key.text().into_owned(), sought, message));
+                    let asking = Asking::new(inner, key.text().into_owned(), sought, message);
+                    let asking = tokio::spawn(asking.ask(LEND_PATIENCE));
                     if !matches!(asking.await, Ok(true)) {
                         break;
                     }
@@ -180,9 +190,10 @@ impl Limiter {
         Checked::Allowed(Allowed::plain(limit, remaining, reset_ms, source))
     }
 
-    /// Gives everything back. Without it, what is left counts as spent when the leases end.
+    /// Gives everything back, also what is only on its way: that is waited for, as long as a call may take. Without it, what is left
+    /// counts as spent when the leases end.
     pub async fn close(&self) {
-        self.0.give_back(true).await;
+        self.0.give_all_back().await;
     }
 
     #[cold]
@@ -193,10 +204,10 @@ impl Limiter {
     }
 
     fn ask_beside(&self, key: Plain<'_>, sought: &Sought, message: Message) {
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(self.0.clone().ask(key.text().into_owned(), *sought, message))),
-            // Without a runtime nobody can ask: whoever comes next through `check` does.
-            Err(_) => self.0.purses.unheard(sought, &message, self.0.clock.now_ms()),
+        let asking = Asking::new(&self.0, key.text().into_owned(), *sought, message);
+        // Without a runtime nobody can ask: whoever comes next through `check` does.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            drop(runtime.spawn(asking.ask(LEND_PATIENCE)));
         }
     }
 
@@ -217,45 +228,37 @@ async fn look(inner: Weak<Inner>) {
 }
 
 impl Inner {
-    /// Says to the server what became of a lease, and hears what it has now. Whether there was an answer.
-    async fn ask(self: Arc<Self>, key: String, sought: Sought, message: Message) -> bool {
-        let (lease_id, version) = self.purses.lease_of(&sought);
-        let request = LeaseRequest {
-            key,
-            node_id: self.owner.clone(),
-            lease_id: format!("{}.{lease_id}", self.owner),
-            sequence: message.sequence,
-            want: message.want,
-            spent: message.spent,
-            kept: Some(message.kept),
-            version,
-            ttl_millis: version.map(|_| message.ttl_ms),
-        };
-        let answer: Result<LeaseResponse, Error> = self.limit.lease(&request).await;
-        let now_ms = self.clock.now_ms();
-        match answer {
-            Ok(lent) => self.purses.heard(&sought, &message, &lent, now_ms),
-            Err(_) => {
-                self.purses.unheard(&sought, &message, now_ms);
-                false
+    /// Gives back what is idle, or all that nobody asks about right now. Whether there was anything.
+    async fn give_back(self: &Arc<Self>, all: bool) -> bool {
+        let leaving = self.purses.leaving(all, self.clock.now_ms()).into_iter();
+        // All at once, so that each is looked after if this ends early.
+        let leaving: Vec<_> =
+            leaving.map(|(key, sought, message)| Asking::new(self, key, sought, message)).collect();
+        let has_some = !leaving.is_empty();
+        let mut under_way = JoinSet::new();
+        for asking in leaving {
+            if under_way.len() >= GIVEN_BACK_AT_ONCE {
+                // What isn't given back ends with its lease.
+                drop(under_way.join_next().await);
             }
+            under_way.spawn(asking.ask(self.limit.call_timeout()));
         }
+        while under_way.join_next().await.is_some() {}
+        has_some
     }
 
-    async fn give_back(self: &Arc<Self>, all: bool) {
-        let mut leaving = self.purses.leaving(all, self.clock.now_ms()).into_iter();
+    /// Gives everything back, and what is under way when it has come.
+    async fn give_all_back(self: &Arc<Self>) {
+        let until = Instant::now() + self.limit.call_timeout();
         loop {
-            let tasks: Vec<_> = leaving
-                .by_ref()
-                .take(GIVEN_BACK_AT_ONCE)
-                .map(|(key, sought, message)| tokio::spawn(self.clone().ask(key, sought, message)))
-                .collect();
-            if tasks.is_empty() {
-                return;
-            }
-            for task in tasks {
-                // What isn't given back ends with its lease.
-                drop(task.await);
+            // Whoever goes on checking leases anew: that must not keep anybody here.
+            let is_last = Instant::now() >= until;
+            let has_some = self.give_back(true).await;
+            match self.purses.next_answer() {
+                _ if is_last => return,
+                Some(answer) => drop(tokio::time::timeout_at(until, answer).await),
+                None if !has_some => return,
+                None => {}
             }
         }
     }

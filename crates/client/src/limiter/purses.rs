@@ -5,6 +5,7 @@ use super::table::{Found, Table};
 use baton_api::limit::LeaseResponse;
 use baton_core::limit::purse::{Message, Purse, Spent, Terms};
 use baton_core::limit::till::{Taken, Till};
+use std::mem::take;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,6 +22,8 @@ const TTL_MS: u64 = 10_000;
 /// All purses.
 #[derive(Default)]
 pub(super) struct Purses {
+    /// What this process is called in lists of leases.
+    owner: String,
     salt: Salt,
     table: Table<Held>,
     next_lease: AtomicU32,
@@ -59,9 +62,20 @@ struct Said {
 struct Rare {
     /// Of a key too long for its slot.
     text: Option<Box<str>>,
+    /// What the server calls the lease, if that isn't what this process does.
+    called: Option<Box<str>>,
+    /// What it has was given by another definition than the last answer's.
+    is_outdated: bool,
     /// Who waits for an answer.
     answered: Option<Arc<Notify>>,
     refused: Option<Refused>,
+}
+
+impl Rare {
+    fn is_needed(&self) -> bool {
+        let Self { text, called, is_outdated, answered, refused } = self;
+        *is_outdated || text.is_some() || called.is_some() || answered.is_some() || refused.is_some()
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -86,6 +100,14 @@ pub(super) enum Next {
 }
 
 impl Purses {
+    pub fn new(owner: String) -> Self {
+        Self { owner, ..Self::default() }
+    }
+
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
     #[inline]
     pub fn seek(&self, key: Plain<'_>) -> Sought {
         self.salt.seek(key)
@@ -141,11 +163,16 @@ impl Purses {
         })
     }
 
-    /// The lease of a key, and the version it counts by.
-    pub fn lease_of(&self, sought: &Sought) -> (u32, Option<u64>) {
-        self.table
-            .find(sought)
-            .map_or((0, None), |Found { cold, .. }| (cold.lease, cold.said.as_ref().map(|said| said.version)))
+    /// What the lease of a key is called, and the version it counts by. Nothing if the key has been forgotten.
+    pub fn lease_of(&self, sought: &Sought) -> Option<(String, Option<u64>)> {
+        let Found { cold, .. } = self.table.find(sought)?;
+        let called = cold.rare.as_ref().and_then(|rare| rare.called.as_deref().map(str::to_owned));
+        Some((called.unwrap_or_else(|| self.own_name(cold.lease)), cold.version()))
+    }
+
+    /// What this process calls a lease.
+    fn own_name(&self, lease: u32) -> String {
+        format!("{}.{lease}", self.owner)
     }
 
     /// An answer. Whether there is something to spend now, or may be.
@@ -159,8 +186,17 @@ impl Purses {
             limit: lent.limit,
         });
         let Some(Found { slot, mut cold }) = self.table.find(sought) else { return false };
-        // A life that is shorter than was asked for counts from the same moment.
-        cold.purse.heard_for(&slot.till, message.sequence, lent.granted, &said.terms);
+        if cold.version().is_some_and(|version| version != lent.version) {
+            cold.rare().is_outdated = true;
+        }
+        // A life that is shorter than was asked for counts from the same moment. What is left of one that isn't leased any more lives
+        // as long as was asked for, until it is given back.
+        let ttl_ms = if lent.ttl_millis == 0 { message.ttl_ms } else { lent.ttl_millis };
+        let terms = Terms { ttl_ms, size: lent.size };
+        let is_last = cold.purse.heard_for(&slot.till, message.sequence, lent.granted, &terms);
+        if is_last && lent.lease_id != self.own_name(cold.lease) {
+            cold.rare().called = Some(lent.lease_id.as_str().into());
+        }
         cold.said = Some(said);
         cold.remaining = lent.remaining;
         cold.reset_at_ms = now_ms + lent.reset_millis;
@@ -175,6 +211,30 @@ impl Purses {
             Some(last) if **last == said => last.clone(),
             _ => last.insert(Arc::new(said)).clone(),
         }
+    }
+
+    /// What to say at once: what was given by another definition goes back.
+    pub fn outdated(&self, sought: &Sought, now_ms: u64) -> Option<Message> {
+        let Found { slot, mut cold } = self.table.find(sought)?;
+        let held = &mut *cold;
+        if held.purse.is_asking() || !held.rare.as_mut().is_some_and(|rare| take(&mut rare.is_outdated)) {
+            return None;
+        }
+        held.rare.take_if(|rare| !rare.is_needed());
+        let (has_some, terms) = (held.purse.balance(&slot.till, now_ms) > 0, held.terms());
+        has_some.then(|| held.purse.give_back(&slot.till, false, now_ms, &terms))
+    }
+
+    /// Resolves when somebody hears an answer that is waited for now; nothing if nobody waits for any.
+    pub fn next_answer(&self) -> Option<OwnedNotified> {
+        let mut answer = None;
+        self.table.each(|_, cold| {
+            if answer.is_none() {
+                let mut held = cold.lock().expect("no panic while held");
+                answer = held.purse.is_asking().then(|| held.answer());
+            }
+        });
+        answer
     }
 
     pub fn unheard(&self, sought: &Sought, message: &Message, now_ms: u64) {
@@ -242,8 +302,17 @@ impl Held {
         self.said.as_ref().map_or(Terms { ttl_ms: TTL_MS, size: None }, |said| said.terms)
     }
 
+    fn version(&self) -> Option<u64> {
+        self.said.as_ref().map(|said| said.version)
+    }
+
     fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
+    }
+
+    /// Resolves with the next answer, or when there is none.
+    fn answer(&mut self) -> OwnedNotified {
+        self.rare().answered.get_or_insert_default().clone().notified_owned()
     }
 
     fn may_be_forgotten(&self, now_ms: u64) -> bool {
@@ -259,7 +328,7 @@ impl Held {
                 answered.notify_waiters();
             }
             rare.refused.take_if(|refused| now_ms >= refused.until_ms);
-            self.rare.take_if(|rare| rare.text.is_none() && rare.refused.is_none());
+            self.rare.take_if(|rare| !rare.is_needed());
         }
     }
 
@@ -274,7 +343,7 @@ impl Held {
             return Next::Ask;
         }
         if self.purse.is_asking() {
-            return Next::Wait(self.rare().answered.get_or_insert_default().clone().notified_owned());
+            return Next::Wait(self.answer());
         }
         let terms = self.terms();
         Next::Renew(self.purse.ask(till, cost, now_ms, &terms))

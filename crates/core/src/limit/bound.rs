@@ -46,18 +46,21 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
             amount: Some(0),
             because: "central: the store decides every check".into(),
         },
-        Mechanism::Leased => {
+        Mechanism::Leased | Mechanism::Owned => {
             let optimistic = definition.reclaim == Reclaim::Drop;
             let chunk = (limit / 20).max(1);
             BoundItem {
                 source: "mechanism",
                 amount: if optimistic { None } else { Some(0) },
                 because: match optimistic {
-                    false => "leased: what is spent was debited before; a dead holder's rest counts as spent"
-                        .into(),
+                    false => format!(
+                        "{}: what is spent was debited before; a dead holder's rest counts as spent",
+                        definition.mechanism.as_str()
+                    ),
                     true => format!(
-                        "leased, reclaimed optimistically: up to {chunk} for each holder that is cut off or dies while \
-                         its lease is already available to others"
+                        "{}, reclaimed optimistically: up to {chunk} for each holder that is cut off or dies while \
+                         its lease is already available to others",
+                        definition.mechanism.as_str()
                     ),
                 },
             }
@@ -106,16 +109,20 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
         Policy::Local => {
             (shares, format!("local: {nodes} nodes divide what remained when the store was last heard of"))
         }
-        Policy::Snapshot => {
-            (shares, format!("snapshot: {nodes} nodes divide what remained when the store was last heard of"))
-        }
+        Policy::Snapshot => (
+            shares,
+            format!(
+                "snapshot: {nodes} nodes divide what remained by their last snapshots; what was spent after those, \
+                     5 minutes at most, comes on top"
+            ),
+        ),
     };
     let outage = BoundItem { source: "outage", amount, because };
     Bound { limit, items: vec![mechanism, algorithm, store, outage] }
 }
 
 /// How much an algorithm lets pass at most in an interval as long as the window.
-fn passes(algorithm: Algorithm, capacity: u64, limit: u64) -> u64 {
+pub fn passes(algorithm: Algorithm, capacity: u64, limit: u64) -> u64 {
     match algorithm {
         Algorithm::TokenBucket => capacity.saturating_add(limit),
         Algorithm::SlidingWindow | Algorithm::FixedWindow => limit.saturating_mul(2),

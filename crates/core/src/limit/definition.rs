@@ -1,7 +1,7 @@
 //! A limit's definition.
 //!
 //! Layout, version 1: algorithm, limit, window, burst (0 for none), calendar (0 none, 1 day, 2 month) with its time zone, flags
-//! (staggered 1, dry run 4, optimistic 8), mechanism, policy, purpose (0 for none), lease size (0 adapts), lease time
+//! (staggered 1, audit 2, dry run 4, optimistic 8), mechanism, policy, purpose (0 for none), lease size (0 adapts), lease time
 //! to live (0 default), local cap (0 for none), expected nodes (0 unknown), most keys, changed at, then how many overrides, each key
 //! and limit.
 
@@ -50,6 +50,8 @@ pub struct Definition {
     pub keys_max: u64,
     /// Whether it only counts, and refuses nobody.
     pub dry_run: bool,
+    /// Whether every decision is in a log before it is answered.
+    pub audit: bool,
     /// When it was put; for display.
     pub changed_at: WallTime,
     /// Keys with a limit of their own, sorted.
@@ -100,6 +102,8 @@ names! {
         Central = 1 "central",
         /// Whoever holds a lease, without asking.
         Leased = 2 "leased",
+        /// The node that owns the key decides, out of what was debited at the store.
+        Owned = 3 "owned",
     }
 }
 
@@ -114,7 +118,7 @@ names! {
         Open = 3 "open",
         /// Each node has its share of what remained when the store was last heard of.
         Local = 4 "local",
-        /// As `local`: there are no snapshots apart from what was last heard.
+        /// Each node has its share of what remained by the last snapshot, if that isn't too old.
         Snapshot = 5 "snapshot",
     }
 }
@@ -134,6 +138,11 @@ names! {
 }
 
 impl Purpose {
+    /// Whether every decision is in a log, where nothing is said and the store decides them: what is paid for can be accounted for.
+    pub fn is_audited(self) -> bool {
+        self == Self::Billing
+    }
+
     /// What it chooses where nothing is said.
     pub fn preset(self) -> (Algorithm, Mechanism, Policy) {
         match self {
@@ -147,6 +156,7 @@ impl Purpose {
 
 const VERSION: u8 = 1;
 const STAGGERED: u8 = 1;
+const AUDIT: u8 = 2;
 const DRY_RUN: u8 = 4;
 const OPTIMISTIC: u8 = 8;
 
@@ -181,6 +191,7 @@ impl Definition {
     pub fn encode(&self) -> Bytes {
         let flag = |flag: u8, is_set: bool| if is_set { flag } else { 0 };
         let flags = flag(STAGGERED, self.staggered)
+            | flag(AUDIT, self.audit)
             | flag(DRY_RUN, self.dry_run)
             | flag(OPTIMISTIC, self.reclaim == Reclaim::Drop);
         let (unit, zone) = match &self.calendar {
@@ -249,6 +260,7 @@ impl Definition {
             expected_nodes: some(from.number()?),
             keys_max: from.number()?,
             dry_run: flags & DRY_RUN != 0,
+            audit: flags & AUDIT != 0,
             changed_at: from.time()?,
             overrides: Vec::new(),
         };

@@ -9,26 +9,43 @@
 //! - [`change`]: putting and removing one
 //! - [`calendar`]: days and months in a time zone
 //! - [`rule`]: from a definition and a key to the rule of its meter
-//! - [`purse`]: a lease, from its holder's side; [`till`]: what of it many threads spend from
+//! - [`hot`]: keys that are used far more than others
+//! - [`log`]: what was decided, and what became of leases
+//! - [`metered`]: which meter something was counted on
+//! - [`purse`]: a lease, from its holder's side; [`till`]: what of it many threads spend from; [`holder`]: what it does with a check
+//! - [`slack`]: bounded approximation
+//! - [`share`]: what a node admits by itself in an outage
 //! - [`receipt`]: what a check is given back with
 //! - [`mod@bound`]: how much more than the limit may pass, at worst
+//! - [`mod@advise`]: which mechanism to choose; [`demand`]: how often the store is asked, by reckoning
 
+pub mod advise;
 pub mod bound;
 pub mod calendar;
 pub mod change;
 pub mod definition;
+pub mod demand;
+pub mod holder;
+pub mod hot;
+pub mod log;
+pub mod metered;
 pub mod purse;
 pub mod receipt;
 pub mod rule;
+pub mod share;
+pub mod slack;
 pub mod till;
 
 #[cfg(test)]
 mod tests;
 
+pub use advise::{Advice, Answer, Question, Way, advise};
 pub use bound::{Bound, BoundItem, bound};
 pub use calendar::{Calendar, CalendarUnit};
 pub use change::{Put, put, remove};
 pub use definition::{Definition, Mechanism, Override, Policy, Purpose};
+pub use log::{Event, Line, Log};
+pub use metered::Metered;
 pub use receipt::Receipt;
 pub use rule::{Defined, overflow_key};
 

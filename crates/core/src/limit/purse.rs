@@ -24,8 +24,9 @@ pub struct Terms {
 }
 
 /// What the size adapts within.
-const SIZE_MIN: u64 = 10;
-const SIZE_MAX: u64 = 10_000;
+pub const SIZE_MIN: u64 = 10;
+/// As above.
+pub const SIZE_MAX: u64 = 10_000;
 const SIZE_FIRST: u64 = 100;
 /// Over how long what is spent is averaged, about.
 const MEMORY_MS: u64 = 60_000;
@@ -69,6 +70,14 @@ pub struct Message {
     pub want: u64,
     /// How long the lease is to live from now.
     pub ttl_ms: u64,
+    /// What was left when the purse closed, and isn't the holder's any more. The store isn't told: it knows when the lease ends.
+    pub lapsed: u64,
+}
+
+/// What a message says beside the balance.
+struct Added {
+    want: u64,
+    lapsed: u64,
 }
 
 /// What became of an attempt to spend.
@@ -148,47 +157,49 @@ impl Purse {
 
     /// Asks for at least `cost`: what to say now.
     pub fn ask(&mut self, till: &Till, cost: u64, now_ms: u64, terms: &Terms) -> Message {
-        self.forget_if_closed(till, now_ms);
+        let lapsed = self.lapse(till, now_ms);
         let balance = till.balance();
         self.rate(balance, now_ms);
         let size = self.size(terms).max(cost);
         let want = size.saturating_sub(u64::try_from(balance).unwrap_or_default());
-        self.message(till, balance, want, now_ms, terms)
+        self.message(till, balance, Added { want, lapsed }, now_ms, terms)
     }
 
     /// Gives everything back, and asks for as much anew if it goes on under another definition.
     pub fn give_back(&mut self, till: &Till, goes_on: bool, now_ms: u64, terms: &Terms) -> Message {
-        self.forget_if_closed(till, now_ms);
+        let lapsed = self.lapse(till, now_ms);
         let want = if goes_on { self.size(terms) } else { 0 };
-        let balance = self.keep(till, 0);
-        self.message(till, balance, want, now_ms, terms)
+        let (_, balance) = self.keep(till, 0);
+        self.message(till, balance, Added { want, lapsed }, now_ms, terms)
     }
 
     /// Keeps what it needs by what was spent lately, and gives the rest back: for one that is used too seldom to be renewed by
     /// whoever spends, and would be burned.
     pub fn trim(&mut self, till: &Till, now_ms: u64, terms: &Terms) -> Message {
-        self.forget_if_closed(till, now_ms);
+        let lapsed = self.lapse(till, now_ms);
         self.rate(till.balance(), now_ms);
-        let balance = self.keep(till, i64::try_from(self.size(terms)).unwrap_or(i64::MAX));
-        self.message(till, balance, 0, now_ms, terms)
+        let (_, balance) = self.keep(till, i64::try_from(self.size(terms)).unwrap_or(i64::MAX));
+        self.message(till, balance, Added { want: 0, lapsed }, now_ms, terms)
     }
 
-    /// What is left when the purse closes is burned at the store: it is not the holder's any more.
-    fn forget_if_closed(&mut self, till: &Till, now_ms: u64) {
-        if now_ms >= self.closes_ms {
-            self.keep(till, 0);
+    /// What is left when the purse closes is burned at the store: it is not the holder's any more. How much that was.
+    pub fn lapse(&mut self, till: &Till, now_ms: u64) -> u64 {
+        if now_ms < self.closes_ms {
+            return 0;
         }
+        let (before, after) = self.keep(till, 0);
+        u64::try_from(before - after).unwrap_or_default()
     }
 
-    /// Takes everything above `most` out of the till. The balance then.
-    fn keep(&mut self, till: &Till, most: i64) -> i64 {
+    /// Takes everything above `most` out of the till. The balance before, and then.
+    fn keep(&mut self, till: &Till, most: i64) -> (i64, i64) {
         let (before, after) = till.change(|balance| balance.min(most));
         self.given -= before - after;
-        after
+        (before, after)
     }
 
     /// `balance` was the till's at one moment: all of it is kept.
-    fn message(&mut self, till: &Till, balance: i64, want: u64, now_ms: u64, terms: &Terms) -> Message {
+    fn message(&mut self, till: &Till, balance: i64, added: Added, now_ms: u64, terms: &Terms) -> Message {
         let ttl_ms = terms.ttl_ms;
         self.sequence += 1;
         self.asked = Some(Box::new(Asked { kept: balance.max(0), sent_ms: now_ms, ttl_ms }));
@@ -197,7 +208,8 @@ impl Purse {
         self.closes_ms = self.closes_ms.min(now_ms + open_ms(ttl_ms));
         self.set_marks(till, terms);
         let kept = u64::try_from(balance).unwrap_or_default();
-        Message { sequence: self.sequence, spent: self.spent(balance), kept, want, ttl_ms }
+        let Added { want, lapsed } = added;
+        Message { sequence: self.sequence, spent: self.spent(balance), kept, want, ttl_ms, lapsed }
     }
 
     /// The answer: what the store's row has now. Whether it was to the last message.
@@ -267,7 +279,12 @@ impl Purse {
 
     /// Whether nothing was spent since the last message, and it is time for the next: then it should be given back.
     pub fn is_idle(&self, till: &Till, now_ms: u64) -> bool {
-        self.is_due(now_ms) && self.spent(till.balance()) == self.rated_spent
+        self.is_due(now_ms) && !self.has_spent(till)
+    }
+
+    /// Whether anything was spent since the last message.
+    pub fn has_spent(&self, till: &Till) -> bool {
+        self.spent(till.balance()) != self.rated_spent
     }
 
     /// Whether it is time for a message, and nobody has sent one.

@@ -126,7 +126,7 @@ async fn find_again(
     let grant = Grant::decode(&record.value).map_err(unreadable)?;
     let fencing = FencingToken::from(record.created);
     let parts = (id, grant.flags, fencing, terms.digest());
-    let token = LockToken::new(&engine.node.key, lock, &terms.owner, &terms.principal, parts);
+    let token = LockToken::new(engine.node.key()?, lock, &terms.owner, &terms.principal, parts);
     let renewed = engine.renew_grant(lock, &token, terms.ttl).await?;
     let (ttl, hold) = (terms.ttl, Hold::Exclusive);
     Ok(Granted { token, fencing, expires_at: renewed.expires_at, ttl, count: 1, hold })

@@ -1,11 +1,12 @@
 //! Reservations, and what is given back: counted work that wasn't done, a reservation nobody needs, a place in flight.
 
-use super::calls::{Booked, Denial, LimitError, ReserveCall};
+use super::calls::{Booked, Denial, LimitError, ReserveCall, Source};
 use super::check::hex;
 use super::definitions::Current;
+use super::log::Said;
 use crate::engine::{Engine, Node};
 use baton_core::Name;
-use baton_core::limit::{Receipt, call_id, memo_key, meter_key};
+use baton_core::limit::{Event, Metered, Receipt, call_id, memo_key, meter_key};
 use baton_core::meter::{Algorithm, Claim, Memo, RowClaim, RowKind, Take, Verdict};
 use baton_store::Charge;
 
@@ -20,7 +21,8 @@ impl Engine {
         call: &ReserveCall,
         principal: &str,
     ) -> Result<Booked, LimitError> {
-        let node = &self.node;
+        let (node, until) = (&self.node, self.node.deadline());
+        let room = node.room_if_audited(name, until).await?;
         let id = match &call.request_id {
             Some(id) => {
                 call_id(&[b"limit reserve".as_slice(), principal.as_bytes(), name.path(), id.as_bytes()])
@@ -46,28 +48,49 @@ impl Engine {
             let take = Take::Book { amount: call.cost, wait_max_ms: call.wait_max_ms };
             Ok(Charge { claims: vec![Claim { key, rule, take, row: None }], memo: Some(memo) })
         };
-        let (_, charge, charged) = node.charge_by(&[name], node.deadline(), made).await?;
+        let (currents, charge, charged) = node.charge_by(&[name], until, made).await?;
         if charge.memo.as_ref().is_some_and(|memo| !charged.is_of(memo)) {
             return Err(LimitError::RequestIdReused);
         }
         let found = charged.meters.first().ok_or(crate::Failure::Internal)?;
+        let said = Said {
+            event: if charged.verdict == Verdict::Charged { Event::Reserved } else { Event::Refused },
+            key: &call.key,
+            by: principal,
+            reference: call.request_id.as_deref().unwrap_or_default(),
+            source: Source::Central.as_str(),
+            amount: call.cost,
+            remaining: found.meter.remaining(&charge.claims[0].rule),
+            spent: 0,
+            ttl_ms: 0,
+        };
+        node.audit(name, &currents[0], room, said, until).await?;
         if charged.verdict != Verdict::Charged {
             let retry_after_ms = found.meter.retry_ms(&charge.claims[0].rule, call.cost);
             return Ok(Booked::No(Denial { reason: "budget_exhausted", retry_after_ms }));
         }
         let at = Node::counted_at(&charged, 0);
-        let receipt = Receipt { id, amount: call.cost, at };
-        Ok(Booked::At { wait_ms: found.wait_ms, reservation_id: receipt.issue(&node.key, name, &call.key) })
+        let metered = Metered::of_meter(name, &charge.claims[0].key);
+        let receipt = Receipt { id, amount: call.cost, at, metered };
+        Ok(Booked::At { wait_ms: found.wait_ms, reservation_id: receipt.issue(node.key()?, name, &call.key) })
     }
 
     /// Gives back what a check or a reservation was counted for: at most once, and only as far as it still counts. How much
     /// was given back.
-    pub async fn refund(&self, name: &Name, key: &str, receipt: &str) -> Result<u64, LimitError> {
-        let node = &self.node;
-        let receipt = Receipt::read(receipt, &node.key, name, key).ok_or(LimitError::BadReceipt)?;
+    pub async fn refund(
+        &self,
+        name: &Name,
+        key: &str,
+        receipt: &str,
+        principal: &str,
+    ) -> Result<u64, LimitError> {
+        let (node, until) = (&self.node, self.node.deadline());
+        let receipt = Receipt::read(receipt, node.key()?, name, key).ok_or(LimitError::BadReceipt)?;
+        let room = node.room_if_audited(name, until).await?;
         let made = |currents: &[Current]| {
             let current = &currents[0];
-            let metered = node.limit_keys.metered(name, &current.defined.definition, key);
+            // The one it was counted on: another node may see the key on the other one by now, and so may this one.
+            let metered = receipt.metered.key(key);
             let rule = current.defined.rule(metered, current.edges);
             let meter = meter_key(name, metered);
             let id = call_id(&[b"limit refund".as_slice(), &receipt.id[..], name.path(), key.as_bytes()]);
@@ -78,16 +101,36 @@ impl Engine {
             let take = Take::Credit { amount, at_ms: receipt.at.0 };
             Ok(Charge { claims: vec![Claim { key: meter, rule, take, row: None }], memo: Some(memo) })
         };
-        let (_, _, charged) = node.charge_by(&[name], node.deadline(), made).await?;
-        Ok(charged.meters.first().map_or(0, |found| found.granted))
+        let (currents, charge, charged) = node.charge_by(&[name], until, made).await?;
+        let found = charged.meters.first().ok_or(crate::Failure::Internal)?;
+        let said = Said {
+            event: Event::Refunded,
+            key,
+            by: principal,
+            reference: "",
+            source: Source::Central.as_str(),
+            amount: found.granted,
+            remaining: found.meter.remaining(&charge.claims[0].rule),
+            spent: 0,
+            ttl_ms: 0,
+        };
+        node.audit(name, &currents[0], room, said, until).await?;
+        Ok(found.granted)
     }
 
     /// Gives a place in flight back. Whether it was still there.
-    pub async fn leave(&self, name: &Name, key: &str, lease_id: &str) -> Result<(), LimitError> {
-        let node = &self.node;
+    pub async fn leave(
+        &self,
+        name: &Name,
+        key: &str,
+        lease_id: &str,
+        principal: &str,
+    ) -> Result<(), LimitError> {
+        let (node, until) = (&self.node, self.node.deadline());
+        let room = node.room_if_audited(name, until).await?;
         let made = |currents: &[Current]| {
             let current = &currents[0];
-            let metered = node.limit_keys.metered(name, &current.defined.definition, key);
+            let metered = Metered::of_lease(lease_id).key(key);
             let row = RowClaim {
                 id: lease_id.into(),
                 owner: format!("{:016x}", node.id.0),
@@ -101,8 +144,20 @@ impl Engine {
             let claim = Claim { key: meter_key(name, metered), rule, take: Take::Nothing, row: Some(row) };
             Ok(Charge { claims: vec![claim], memo: None })
         };
-        node.charge_by(&[name], node.deadline(), made).await?;
-        Ok(())
+        let (currents, charge, charged) = node.charge_by(&[name], until, made).await?;
+        let found = charged.meters.first().ok_or(crate::Failure::Internal)?;
+        let said = Said {
+            event: Event::Left,
+            key,
+            by: principal,
+            reference: lease_id,
+            source: Source::Central.as_str(),
+            amount: 0,
+            remaining: found.meter.remaining(&charge.claims[0].rule),
+            spent: 0,
+            ttl_ms: 0,
+        };
+        node.audit(name, &currents[0], room, said, until).await
     }
 }
 

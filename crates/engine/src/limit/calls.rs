@@ -1,9 +1,10 @@
 //! What can be asked of limits, and what is answered.
 
 use crate::failure::Failure;
-use baton_core::limit::Defined;
+use baton_core::limit::{Defined, Line};
 use baton_core::meter::Row;
 use baton_core::{Name, Revision, WallTime};
+use std::fmt;
 use std::sync::Arc;
 
 /// One check, within the limits on input.
@@ -78,6 +79,8 @@ pub enum Source {
     Local,
     /// The same, after asking for more.
     Renewed,
+    /// The node that owns the key, likewise.
+    Owner,
     /// This node, by a failure policy.
     Fallback,
 }
@@ -89,6 +92,7 @@ impl Source {
             Self::Central => "central",
             Self::Local => "local",
             Self::Renewed => "renewed",
+            Self::Owner => "owner",
             Self::Fallback => "fallback",
         }
     }
@@ -165,9 +169,52 @@ pub struct LeaseState {
     pub now: WallTime,
 }
 
+/// How much more than it might a meter had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Overshoot {
+    /// How much; 0 if none was seen.
+    pub amount: u64,
+    /// When that was seen, by the store's clock.
+    pub at: Option<WallTime>,
+}
+
+/// A page of a log.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LogPage {
+    /// Oldest first.
+    pub lines: Vec<(LogPosition, Line)>,
+    /// Where the next page begins.
+    pub next_cursor: Option<String>,
+}
+
+/// Where a line is in a log; as text a cursor that goes on after it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct LogPosition {
+    /// Its segment's number.
+    pub segment: u64,
+    /// Its place there, from 1.
+    pub index: u64,
+}
+
+impl LogPosition {
+    /// Reads a cursor that was given out.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (segment, index) = text.split_once('.')?;
+        Some(Self { segment: segment.parse().ok()?, index: index.parse().ok()? })
+    }
+}
+
+impl fmt::Display for LogPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.segment, self.index)
+    }
+}
+
 /// A part of a limit, lent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lent {
+    /// What it is called from now on.
+    pub lease_id: String,
     /// What the lease has now; 0 if there is none.
     pub amount: u64,
     /// How long it lives; 0 if the limit isn't leased.

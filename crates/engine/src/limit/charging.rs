@@ -62,6 +62,7 @@ impl Node {
         for _ in 0..names.len() + 3 {
             let charge = charge(&currents)?;
             let charged = self.charge(&charge, until).await?;
+            self.note_overshoot(names, &charge, &charged);
             let Verdict::Outdated { index, .. } = charged.verdict else {
                 return Ok((currents, charge, charged));
             };

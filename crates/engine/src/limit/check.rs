@@ -3,18 +3,20 @@
 use super::calls::{Answered, CheckCall, Checked, Denial, LimitError, Place, Source};
 use super::definitions::Current;
 use super::leasing::{Local, Ticket};
+use super::log::Room;
+use super::owned::Way;
 use crate::engine::{Engine, Node};
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use baton_core::Key;
-use baton_core::limit::{Receipt, call_id, memo_key, meter_key};
+use baton_core::limit::{Log, Mechanism, Metered, Receipt, call_id, memo_key, meter_key};
 use baton_core::meter::{Algorithm, Charged, Claim, Memo, RowClaim, RowKind, Take, Verdict};
 use baton_store::Charge;
 use std::sync::Arc;
 use tokio::time::Instant;
 
 /// How long a request is remembered (A6).
-const MEMORY_MS: u64 = 60_000;
+pub(super) const MEMORY_MS: u64 = 60_000;
 /// How long a place in flight is kept if its holder says nothing.
 const PLACE_TTL_MS: u64 = 10_000;
 
@@ -41,7 +43,7 @@ impl Engine {
     /// Whether all of it may go on.
     pub async fn check_limits(&self, calls: &[CheckCall], wanted: &Wanted) -> Result<Answered, LimitError> {
         let node = &self.node;
-        let answered = node.check_limits(calls, wanted).await;
+        let answered = node.check_limits(calls, wanted, false).await;
         let outcome = match &answered {
             Ok(answered) if answered.allowed => "allowed",
             Ok(_) => "refused",
@@ -57,25 +59,58 @@ impl Engine {
 }
 
 impl Node {
-    async fn check_limits(
+    /// What another node has forwarded is not forwarded again.
+    pub(super) async fn check_limits(
         self: &Arc<Self>,
         calls: &[CheckCall],
         wanted: &Wanted,
+        is_forwarded: bool,
     ) -> Result<Answered, LimitError> {
         let until = self.deadline();
         // What must be remembered, or may be given back, is the store's to decide.
         let may_be_local = wanted.request_id.is_none() && !wanted.receipt;
         let mut checks: Vec<Option<Checked>> = vec![None; calls.len()];
         let mut spent = SpentHere { node: self, places: Vec::new() };
-        let mut refused = None;
-        for (index, call) in calls.iter().enumerate().filter(|(_, call)| may_be_local && call.cost > 0) {
-            let current = self.definition(&call.limit, until).await?;
+        let (mut refused, mut rooms) = (None, Vec::new());
+        for call in calls {
+            self.hot.note(call, self.uptime_ms());
+        }
+        for (index, call) in calls.iter().enumerate().filter(|(_, call)| call.cost > 0) {
+            let current = match self.definition(&call.limit, until).await {
+                // What is asked next fails likewise, and then its policy decides.
+                Err(LimitError::Failed(_)) => continue,
+                current => current?,
+            };
+            if current.defined.definition.audit {
+                rooms.push(self.limit_logs.room(Log::Audit)?);
+            }
+            if !may_be_local {
+                continue;
+            }
             let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
+            match self.way(call, &current, metered) {
+                Way::Here => {}
+                // Of several an owner elsewhere can't give back what it has spent: the store decides them.
+                Way::To(owner) if calls.len() == 1 && !is_forwarded => {
+                    match self.ask_owner(owner, call, &current, until).await {
+                        Some(answered) => return Ok(answered),
+                        None => continue,
+                    }
+                }
+                Way::To(_) | Way::Store => continue,
+            }
             let (remaining, reset_ms, source) = match self.spend(call, &current, metered, until).await {
                 Local::Ask => continue,
                 Local::Spent { remaining, reset_ms, renewed, ticket } => {
-                    spent.places.push((meter_key(&call.limit, metered), call.cost, ticket));
-                    (remaining, reset_ms, if renewed { Source::Renewed } else { Source::Local })
+                    let place = meter_key(&call.limit, metered);
+                    let is_owned = current.defined.definition.mechanism == Mechanism::Owned;
+                    let source = match renewed {
+                        _ if is_owned && self.owns(&place) => Source::Owner,
+                        true => Source::Renewed,
+                        false => Source::Local,
+                    };
+                    spent.places.push((place, call.cost, ticket));
+                    (remaining, reset_ms, source)
                 }
                 Local::Refused { retry_after_ms, reset_ms } => {
                     refused = Some((index, Denial { reason: "local_budget_exhausted", retry_after_ms }));
@@ -91,13 +126,10 @@ impl Node {
         if refused.is_none() && !asked.is_empty() {
             let calls: Vec<_> = asked.iter().map(|index| calls[*index].clone()).collect();
             let only_looks = checks.iter().all(Option::is_none) && calls.iter().all(|call| call.cost == 0);
-            let answered = match self.check_centrally(&calls, wanted, only_looks, until).await {
-                Ok(answered) => answered,
-                Err(error) => self.fall_back(&calls, error).await?,
-            };
-            refused = answered.refused.map(|(place, denial)| (asked[place], denial));
-            for (index, checked) in asked.into_iter().zip(answered.checks) {
-                checks[index] = Some(checked);
+            let answered = self.ask_the_store(calls, wanted, only_looks, rooms, until).await?;
+            refused = answered.refused.map(|(place, denial)| (asked[answered.indices[place]], denial));
+            for (index, checked) in answered.indices.into_iter().zip(answered.checks) {
+                checks[asked[index]] = Some(checked);
             }
         }
         if refused.is_none() {
@@ -117,6 +149,35 @@ impl Node {
         let refused = refused.zip(place).map(|((_, denial), place)| (place, denial));
         let (indices, checks) = found.into_iter().unzip();
         Ok(Answered { allowed: refused.is_none(), indices, checks, refused })
+    }
+
+    /// Decided by the store, or as a policy says; and written down, if it is to be.
+    async fn ask_the_store(
+        self: &Arc<Self>,
+        calls: Vec<CheckCall>,
+        wanted: &Wanted,
+        only_looks: bool,
+        rooms: Vec<Room>,
+        until: Instant,
+    ) -> Result<Answered, LimitError> {
+        let is_audited = !rooms.is_empty();
+        let (node, wanted) = (self.clone(), wanted.clone());
+        let asking = async move {
+            if let Some(answered) = node.repeated(&calls, &wanted)? {
+                return Ok(answered);
+            }
+            let answered = match node.check_centrally(&calls, &wanted, only_looks, until).await {
+                Ok(answered) => answered,
+                Err(error) => node.fall_back(&calls, &wanted, only_looks, error)?,
+            };
+            node.audit_checks(&calls, &wanted, &answered, rooms, until).await?;
+            Ok(answered)
+        };
+        if !is_audited {
+            return asking.await;
+        }
+        // By itself, so that what is counted is written down also if its caller goes away.
+        tokio::spawn(asking).await.map_err(|_| Failure::Internal)?
     }
 
     /// Decided by the store.
@@ -141,7 +202,7 @@ impl Node {
         Ok(answered)
     }
 
-    fn identity(&self, calls: &[CheckCall], wanted: &Wanted) -> Identity {
+    pub(super) fn identity(&self, calls: &[CheckCall], wanted: &Wanted) -> Identity {
         let Some(request_id) = &wanted.request_id else {
             return Identity { id: self.random.bytes(), memo: None, only_looks: false };
         };
@@ -184,7 +245,10 @@ impl Node {
                 false => Take::AllOrNone(call.cost),
             };
             let is_place = rule.algorithm == Algorithm::InFlight && call.cost > 0;
-            let row = is_place.then(|| self.place(definition.lease_ttl_ms, identity));
+            let row = is_place.then(|| {
+                let metered = Metered::of_meter(&call.limit, &key);
+                self.place(definition.lease_ttl_ms, identity, metered)
+            });
             claims.push(Claim { key, rule, take, row });
         }
         let memo = identity.memo.as_ref().map(|digest| Memo {
@@ -195,9 +259,10 @@ impl Node {
         Ok(Charge { claims, memo })
     }
 
-    fn place(&self, ttl_ms: Option<u64>, identity: &Identity) -> RowClaim {
+    fn place(&self, ttl_ms: Option<u64>, identity: &Identity, metered: Metered) -> RowClaim {
+        let id = hex(&identity.id);
         RowClaim {
-            id: hex(&identity.id),
+            id: metered.lease_id(&id).unwrap_or(id),
             owner: format!("{:016x}", self.id.0),
             kind: RowKind::Place,
             ttl_ms: ttl_ms.unwrap_or(PLACE_TTL_MS),
@@ -223,6 +288,7 @@ impl Node {
             Verdict::Refused { index } => Some(index),
             Verdict::Charged | Verdict::Outdated { .. } => None,
         };
+        let key = self.key()?;
         let mut denial = None;
         let mut checks = Vec::with_capacity(calls.len());
         for (index, (call, current)) in calls.iter().zip(currents).enumerate() {
@@ -241,17 +307,18 @@ impl Node {
                 denial = Some((index, Denial { reason: "budget_exhausted", retry_after_ms }));
             }
             let counts = refused.is_none() && found.granted > 0;
+            let metered = Metered::of_meter(&call.limit, &claim.key);
             let in_flight = definition.algorithm == Algorithm::InFlight;
             let receipt = (wanted.receipt && counts && !in_flight).then(|| {
-                let receipt =
-                    Receipt { id: identity.id, amount: found.granted, at: Self::counted_at(&charged, index) };
-                receipt.issue(&self.key, &call.limit, &call.key)
+                let at = Self::counted_at(&charged, index);
+                let receipt = Receipt { id: identity.id, amount: found.granted, at, metered };
+                receipt.issue(key, &call.limit, &call.key)
             });
             let place = (counts && in_flight).then(|| {
-                let row = self.place(definition.lease_ttl_ms, identity);
+                let row = self.place(definition.lease_ttl_ms, identity, metered);
                 Place { lease_id: row.id, ttl_ms: row.ttl_ms }
             });
-            self.note_remaining(definition, &claim.key, meter.remaining(rule));
+            self.note_remaining(&call.limit, definition, &claim.key, meter.remaining(rule));
             checks.push(Checked {
                 capacity: rule.capacity,
                 // Of a refused charge the meters are shown as if it had not been: what it would have taken is still there.

@@ -3,17 +3,22 @@
 //! A definition is read when it is first needed, and followed by the store's hints from then on. Hints get lost, so what was
 //! last read some seconds ago is read again beside the next check that needs it. And a node that charges a meter by
 //! an older definition than the meter follows is told so by the store: it never counts by an old one against a new one.
+//!
+//! What is known is written to the node's state directory, for a start without the store. What comes from there, or from a file of
+//! limits that the store doesn't have yet, is *assumed*: good for a failure policy, and read before anything is charged by it.
 
 use super::calls::LimitError;
-use crate::engine::Node;
+use crate::engine::{Engine, Node};
 use crate::failure::Failure;
+use crate::state::{Copied, State};
 use baton_core::limit::{DEFINITION, Defined, Definition, definition_key};
-use baton_core::{Group, Name, Record, WallTime};
+use baton_core::{Group, Name, Record, Revision, WallTime};
 use baton_store::Range;
 use baton_store::watch::{Change, Watch};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// After this long a definition is read again, in case a hint got lost.
@@ -23,12 +28,23 @@ const PAGE: usize = 256;
 /// Definitions known at once. Beyond it all are forgotten, and read again when they are needed.
 const KNOWN_MAX: usize = 10_000;
 
+/// Changes that come together are written together.
+const COPY_PAUSE: Duration = Duration::from_millis(500);
+
 /// The definitions a node knows.
 #[derive(Default)]
-pub(crate) struct Definitions(Mutex<HashMap<Name, Known>>);
+pub(crate) struct Definitions {
+    known: Mutex<HashMap<Name, Known>>,
+    /// What is known isn't what was written down.
+    changed: Notify,
+    /// Whose they are: of a copy until the store was met, then of the store.
+    cluster: Mutex<Option<[u8; 16]>>,
+}
 
 struct Known {
     defined: Arc<Defined>,
+    /// The store hasn't said so.
+    is_assumed: bool,
     read_at: Instant,
     is_doubted: bool,
     /// The windows of its calendar, as of the last look.
@@ -42,13 +58,65 @@ pub(super) struct Current {
     pub edges: Option<[u64; 3]>,
 }
 
+/// How far what is known can be relied on.
+#[derive(PartialEq)]
+enum Standing {
+    Fresh,
+    /// To be read again, beside what it is needed for.
+    Stale,
+    /// To be read before anything is charged by it.
+    Assumed,
+}
+
 impl Definitions {
+    /// Those that were known when a node was last here.
+    pub fn new(state: Option<&State>) -> Self {
+        let definitions = Self::default();
+        if let Some(copied) = state.and_then(State::copied) {
+            *definitions.cluster() = Some(copied.cluster);
+            for (name, defined) in &copied.definitions {
+                definitions.assume(name, defined.clone());
+            }
+        }
+        definitions
+    }
+
     fn known(&self) -> MutexGuard<'_, HashMap<Name, Known>> {
-        self.0.lock().expect("no panic while held")
+        self.known.lock().expect("no panic while held")
+    }
+
+    fn cluster(&self) -> MutexGuard<'_, Option<[u8; 16]>> {
+        self.cluster.lock().expect("no panic while held")
+    }
+
+    /// Whose store it is that was met. What is assumed of another is forgotten.
+    pub fn know_cluster(&self, cluster: [u8; 16]) {
+        let before = self.cluster().replace(cluster);
+        if before.is_some_and(|before| before != cluster) {
+            tracing::warn!("the limits in the state directory are of another store: forgotten");
+            self.known().retain(|_, known| !known.is_assumed);
+        }
+    }
+
+    /// Takes a definition to be in force until the store says otherwise, unless one is known.
+    fn assume(&self, name: &Name, defined: Defined) {
+        let mut all = self.known();
+        if all.len() >= KNOWN_MAX && !all.contains_key(name) {
+            return;
+        }
+        let defined = Arc::new(defined);
+        let known =
+            Known { defined, is_assumed: true, read_at: Instant::now(), is_doubted: false, edges: None };
+        all.entry(name.clone()).or_insert(known);
+    }
+
+    /// Whether one is known. That isn't a use of it: it gets no fresher by this, nor is it taken for read again.
+    pub(super) fn has(&self, name: &Name) -> bool {
+        self.known().contains_key(name)
     }
 
     /// What is known, and whether it should be read again.
-    fn get(&self, name: &Name, now: WallTime) -> Option<(Current, bool)> {
+    fn get(&self, name: &Name, now: WallTime) -> Option<(Current, Standing)> {
         let mut known = self.known();
         let known = known.get_mut(name)?;
         let is_stale = known.is_doubted || known.read_at.elapsed() > FRESH;
@@ -57,37 +125,60 @@ impl Definitions {
             known.read_at = Instant::now();
             known.is_doubted = false;
         }
-        if let (Some(calendar), Some(edges)) = (&known.defined.definition.calendar, known.edges)
-            && !(edges[0]..edges[1]).contains(&now.0)
+        if let Some(calendar) = &known.defined.definition.calendar
+            && known.edges.is_none_or(|edges| !(edges[0]..edges[1]).contains(&now.0))
         {
             known.edges = calendar.edges(now).or(known.edges);
         }
-        Some((Current { defined: known.defined.clone(), edges: known.edges }, is_stale))
+        let standing = match (known.is_assumed, is_stale) {
+            (true, _) => Standing::Assumed,
+            (false, true) => Standing::Stale,
+            (false, false) => Standing::Fresh,
+        };
+        Some((Current { defined: known.defined.clone(), edges: known.edges }, standing))
     }
 
-    /// Learns one, unless a newer one is known.
-    pub(super) fn learn(&self, name: &Name, defined: Defined, now: WallTime) -> Current {
+    /// Learns one, unless a newer one is known. Whether it takes the place of an older one.
+    fn learn(&self, name: &Name, defined: Defined, now: WallTime) -> (Current, bool) {
         let mut all = self.known();
         if all.len() >= KNOWN_MAX && !all.contains_key(name) {
             all.clear();
         }
         let edges = defined.definition.calendar.as_ref().and_then(|calendar| calendar.edges(now));
         let read_at = Instant::now();
-        let known = all.entry(name.clone()).or_insert_with(|| Known {
-            defined: Arc::new(defined.clone()),
-            read_at,
-            is_doubted: false,
-            edges,
+        let is_news = all.get(name).is_none_or(|known| {
+            // An assumed one may be of a file, or of before the store was restored.
+            known.is_assumed || defined.version > known.defined.version
         });
-        (known.read_at, known.is_doubted) = (read_at, false);
-        if defined.version > known.defined.version {
-            *known = Known { defined: Arc::new(defined), read_at, is_doubted: false, edges };
+        let mut is_newer = false;
+        if is_news {
+            let (defined, is_assumed) = (Arc::new(defined), false);
+            let known = Known { defined, is_assumed, read_at, is_doubted: false, edges };
+            let before = all.insert(name.clone(), known);
+            is_newer = before.is_some();
+            let is_same = before.is_some_and(|before| before.defined == all[name].defined);
+            if !is_same {
+                self.changed.notify_one();
+            }
         }
-        Current { defined: known.defined.clone(), edges: known.edges }
+        let known = all.get_mut(name).expect("it was there, or is now");
+        (known.read_at, known.is_doubted) = (read_at, false);
+        (Current { defined: known.defined.clone(), edges: known.edges }, is_newer)
     }
 
     pub fn forget(&self, name: &Name) {
-        self.known().remove(name);
+        if self.known().remove(name).is_some() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// All that the store has said, to be written down.
+    fn copied(&self) -> Copied {
+        let cluster = self.cluster().unwrap_or_default();
+        let known = self.known();
+        let said = known.iter().filter(|(_, known)| !known.is_assumed);
+        let definitions = said.map(|(name, known)| (name.clone(), Defined::clone(&known.defined)));
+        Copied { cluster, definitions: definitions.collect() }
     }
 
     /// Hints were lost: what is known stays, since its policy may be needed when the store is gone, and is read again when it is next
@@ -114,8 +205,8 @@ impl Node {
         until: Instant,
     ) -> Result<Current, LimitError> {
         match self.definitions.get(name, self.now()) {
-            Some((current, false)) => Ok(current),
-            Some((current, true)) => {
+            Some((current, Standing::Fresh)) => Ok(current),
+            Some((current, Standing::Stale)) => {
                 let (node, name) = (self.clone(), name.clone());
                 tokio::spawn(async move {
                     // A failure leaves what was known; the next check that finds it stale tries again.
@@ -123,8 +214,29 @@ impl Node {
                 });
                 Ok(current)
             }
-            None => self.read_definition(name, until).await,
+            Some((_, Standing::Assumed)) | None => self.read_definition(name, until).await,
         }
+    }
+
+    /// Learns one. If it is a change, what leases were given by the one before goes back.
+    pub(super) fn learn_definition(
+        self: &Arc<Self>,
+        name: &Name,
+        defined: Defined,
+        now: WallTime,
+    ) -> Current {
+        let (current, is_changed) = self.definitions.learn(name, defined, now);
+        if is_changed {
+            let (node, name, version) = (self.clone(), name.clone(), current.defined.version);
+            tokio::spawn(async move { node.give_back_of(&name, version).await });
+        }
+        current
+    }
+
+    /// The limit is gone.
+    pub(super) fn forget_definition(&self, name: &Name) {
+        self.definitions.forget(name);
+        self.limit_keys.forget(name);
     }
 
     /// What is known without asking anybody.
@@ -133,20 +245,60 @@ impl Node {
     }
 
     /// What the store says.
-    pub(super) async fn read_definition(&self, name: &Name, until: Instant) -> Result<Current, LimitError> {
+    pub(super) async fn read_definition(
+        self: &Arc<Self>,
+        name: &Name,
+        until: Instant,
+    ) -> Result<Current, LimitError> {
         let mut reading = self.read(vec![definition_key(name)], until).await?;
         match reading.records.pop().flatten() {
-            Some(record) => Ok(self.definitions.learn(name, defined(&record)?, reading.now)),
+            Some(record) => Ok(self.learn_definition(name, defined(&record)?, reading.now)),
             None => {
-                self.definitions.forget(name);
+                self.forget_definition(name);
                 Err(LimitError::NotFound { limit: name.key().into() })
             }
         }
     }
 }
 
+impl Engine {
+    /// Takes a definition to be in force until the store says otherwise: for policies only, and unless one is known.
+    pub fn assume_limit(&self, name: &Name, definition: Definition) {
+        let definition = Definition { changed_at: self.node.now(), ..definition };
+        self.node.definitions.assume(name, Defined { definition, version: Revision::default() });
+    }
+}
+
+/// Writes down what is known whenever it changes, until the node drains.
+pub(crate) async fn keep_copy(node: Arc<Node>) {
+    let Some(state) = node.config.state.clone() else { return };
+    let mut is_told = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = node.definitions.changed.notified() => {}
+            () = node.draining.wait() => return,
+        }
+        tokio::select! {
+            () = node.draining.wait() => {}
+            () = tokio::time::sleep(COPY_PAUSE) => {}
+        }
+        let (copied, state, name) = (node.definitions.copied(), state.clone(), node.id.0);
+        let written = tokio::task::spawn_blocking(move || state.copy(name, &copied)).await;
+        if let Ok(Err(error)) = &written
+            && !std::mem::replace(&mut is_told, true)
+        {
+            tracing::warn!(
+                %error,
+                "definitions of limits can't be kept in the state directory: a start without the store will not know them"
+            );
+        }
+        is_told &= !matches!(written, Ok(Ok(())));
+    }
+}
+
 /// Reads all definitions, so that their policies are known when the store is not there any more. As many as may be known at once.
-async fn read_all(node: &Node) -> Result<(), Failure> {
+async fn read_all(node: &Arc<Node>) -> Result<(), Failure> {
     let mut count = 0;
     for group in 0..=u8::MAX {
         let mut after = None;
@@ -155,7 +307,7 @@ async fn read_all(node: &Node) -> Result<(), Failure> {
             let page = node.asked(node.store.scan(range, PAGE), node.deadline()).await?;
             for record in &page.records {
                 if let Some(name) = Name::of_record(DEFINITION, &record.key.name) {
-                    node.definitions.learn(&name, defined(record)?, page.now);
+                    node.learn_definition(&name, defined(record)?, page.now);
                     count += 1;
                 }
             }
@@ -184,20 +336,23 @@ pub(crate) async fn keep(node: Arc<Node>, mut changes: Watch) {
         };
         match change {
             None => return,
-            Some(Change::Lost) => node.definitions.doubt_all(),
+            Some(Change::Lost) => {
+                node.definitions.doubt_all();
+                node.absent_limits.forget_all();
+            }
             Some(Change::Put { key, value, revision }) => {
                 let Some(name) = Name::of_record(DEFINITION, &key.name) else { continue };
                 match Definition::decode(&value) {
                     Ok(definition) => {
                         let defined = Defined { definition, version: revision };
-                        node.definitions.learn(&name, defined, node.now());
+                        node.learn_definition(&name, defined, node.now());
                     }
-                    Err(_) => node.definitions.forget(&name),
+                    Err(_) => node.forget_definition(&name),
                 }
             }
             Some(Change::Deleted { key, .. } | Change::Expired { key }) => {
                 if let Some(name) = Name::of_record(DEFINITION, &key.name) {
-                    node.definitions.forget(&name);
+                    node.forget_definition(&name);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Usage, leases and the bound.
 
-use super::calls::{LeaseState, LimitError, UsageState};
+use super::calls::{LeaseState, LimitError, Overshoot, UsageState};
 use super::definitions::Current;
 use crate::engine::Engine;
 use baton_core::limit::{self, Bound, meter_key, meter_of, meter_prefix};
@@ -66,12 +66,12 @@ impl Engine {
         Ok((leases, false))
     }
 
-    /// How much more than the limit may pass, at worst, and in which time.
-    pub async fn bound(&self, name: &Name, key: &str) -> Result<(Bound, u64), LimitError> {
+    /// How much more than the limit may pass, at worst, and in which time; and the most that this node has seen lately, of any key.
+    pub async fn bound(&self, name: &Name, key: &str) -> Result<(Bound, u64, Overshoot), LimitError> {
         let current = self.node.definition(name, self.node.deadline()).await?;
         let guarantees = self.node.store.guarantees();
         let definition = &current.defined.definition;
         let bound = limit::bound(definition, key, self.nodes() as u64, guarantees.on_failover);
-        Ok((bound, definition.window_ms))
+        Ok((bound, definition.window_ms, self.node.overshoots.largest(name)))
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A key that is used more than once gets a purse. While there is enough in it a check is a lock on a shard of a map. More is asked
 //! for beside the checks, before it runs dry; when it did, one check asks and the others wait for its answer. Whoever gets
-//! nothing from a purse is decided by the store.
+//! nothing from a purse is decided by the store. A node that drains asks for nothing more: what it were given then would be
+//! burned with it.
 
 use super::calls::{CheckCall, LimitError};
 use super::check::hex;
@@ -18,7 +19,6 @@ use baton_store::Charge;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
@@ -32,10 +32,6 @@ const TTL_MS: u64 = 10_000;
 const CHUNK_MIN: u64 = 4;
 /// How long a refusal by the store is taken to stand.
 const REFUSED_MS_MAX: u64 = 100;
-/// How often purses are looked at, to give back what is idle.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Purses given back at once.
-const GIVEN_BACK_AT_ONCE: usize = 32;
 /// A check that finds its purse empty waits this often for somebody's answer before it asks the store itself.
 const WAITS_MAX: usize = 3;
 
@@ -69,6 +65,8 @@ struct Held {
     /// The row's.
     id: String,
     terms: Terms,
+    /// Whether only the key's owner spends from it.
+    is_owned: bool,
     version: Revision,
     /// Told when an answer came, or none.
     answered: Arc<Notify>,
@@ -128,13 +126,93 @@ impl Purses {
         let shard = self.hasher.hash_one(&key.name) as usize % SHARDS;
         self.shards[shard].lock().expect("no panic while held")
     }
+
+    /// What is to be said now, to give back what is idle or all there is. Forgets empty purses that nobody came back to.
+    pub(super) fn leaving(
+        &self,
+        which: Leaving,
+        now_ms: u64,
+        is_anothers: impl Fn(&Key) -> bool,
+    ) -> (Vec<(Key, Message)>, Vec<Lapsed>) {
+        let (mut leaving, mut lapsed) = (Vec::new(), Vec::new());
+        for shard in &self.shards {
+            let mut shard = shard.lock().expect("no panic while held");
+            let kept_ms = |held: &Held| held.used_ms + 2 * held.terms.ttl_ms;
+            shard.retain(|_, held| {
+                let is_kept =
+                    held.purse.is_asking() || now_ms < held.purse.closes_ms() || now_ms < kept_ms(held);
+                let amount = if is_kept { 0 } else { held.purse.lapse(&held.till, now_ms) };
+                if amount > 0 {
+                    let (limit, key, id) = (held.limit.clone(), held.key.clone(), held.id.clone());
+                    lapsed.push(Lapsed { limit, key, id, amount });
+                }
+                is_kept
+            });
+            for (place, held) in shard.iter_mut() {
+                if held.purse.balance(&held.till, now_ms) == 0 || held.purse.is_asking() {
+                    continue;
+                }
+                let goes = which == Leaving::All || (held.is_owned && is_anothers(place));
+                if goes || held.purse.is_idle(&held.till, now_ms) {
+                    leaving
+                        .push((place.clone(), held.purse.give_back(&held.till, false, now_ms, &held.terms)));
+                } else if held.purse.is_due(now_ms) {
+                    leaving.push((place.clone(), held.purse.trim(&held.till, now_ms, &held.terms)));
+                }
+            }
+        }
+        (leaving, lapsed)
+    }
+
+    /// What an older definition of a limit than this version has given, to be given back.
+    pub(super) fn outdated(&self, limit: &Name, version: Revision, now_ms: u64) -> Vec<(Key, Message)> {
+        let mut leaving = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock().expect("no panic while held");
+            let given = shard.iter_mut().filter(|(_, held)| held.version < version && held.limit == *limit);
+            for (place, held) in given {
+                if held.purse.balance(&held.till, now_ms) > 0 && !held.purse.is_asking() {
+                    leaving
+                        .push((place.clone(), held.purse.give_back(&held.till, false, now_ms, &held.terms)));
+                }
+            }
+        }
+        leaving
+    }
+
+    /// Resolves when somebody hears an answer that is waited for now; nothing if nobody waits for any.
+    pub(super) fn next_answer(&self) -> Option<OwnedNotified> {
+        self.shards.iter().find_map(|shard| {
+            let shard = shard.lock().expect("no panic while held");
+            let asking = shard.values().find(|held| held.purse.is_asking());
+            asking.map(|held| held.answered.clone().notified_owned())
+        })
+    }
+}
+
+/// Of a lease that was over before it was given back.
+pub(super) struct Lapsed {
+    pub limit: Name,
+    pub key: String,
+    pub id: String,
+    pub amount: u64,
+}
+
+/// What of all purses is given back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leaving {
+    /// What nobody spends.
+    Idle,
+    /// All that isn't being asked for right now.
+    All,
 }
 
 /// How a definition's leases behave; nothing if it has none.
 pub(super) fn terms(definition: &Definition, key: &str) -> Option<Terms> {
-    let is_leased = definition.mechanism == Mechanism::Leased
+    let is_leased = definition.mechanism != Mechanism::Central
         && definition.algorithm != Algorithm::InFlight
         && !definition.dry_run
+        && !definition.audit
         && definition.limit_of(key) / 20 >= CHUNK_MIN;
     let ttl_ms = definition.lease_ttl_ms.unwrap_or(TTL_MS).min(definition.window_ms.max(100));
     is_leased.then_some(Terms { ttl_ms, size: definition.lease_size })
@@ -185,9 +263,11 @@ impl Node {
     ) -> Step {
         let now_ms = self.uptime_ms();
         let mut shard = self.purses.shard(place);
+        // Looked at while the shard is held: who gives everything back after the signal finds whatever was asked for before it.
+        let may_ask = !self.is_draining();
         let Some(held) = shard.get_mut(place) else {
             // A key that comes once needs no purse.
-            if shard.len() < PURSES_MAX / SHARDS {
+            if may_ask && shard.len() < PURSES_MAX / SHARDS {
                 let held = Held {
                     till: Till::default(),
                     purse: Purse::default(),
@@ -196,6 +276,7 @@ impl Node {
                     key: metered.into(),
                     id: format!("{:016x}.{}", self.id.0, hex(&self.random.bytes::<8>())),
                     terms,
+                    is_owned: current.defined.definition.mechanism == Mechanism::Owned,
                     version: current.defined.version,
                     answered: Arc::default(),
                     store: Seen::default(),
@@ -209,13 +290,17 @@ impl Node {
         held.used_ms = now_ms;
         let reset_ms = held.store.reset_at_ms.saturating_sub(now_ms);
         if held.version != current.defined.version && !held.purse.is_asking() {
+            if !may_ask {
+                return Step::Done(Local::Ask);
+            }
             // What was given by another definition goes back, for as much by this one.
             (held.version, held.terms, held.refused) = (current.defined.version, terms, None);
+            held.is_owned = current.defined.definition.mechanism == Mechanism::Owned;
             return Step::Renew(held.purse.give_back(&held.till, true, now_ms, &terms));
         }
         match held.purse.spend(&held.till, call.cost, now_ms) {
             Spent::Yes { ask, sequence } => {
-                if ask {
+                if ask && may_ask {
                     let message = held.purse.ask(&held.till, 0, now_ms, &held.terms);
                     tokio::spawn(self.clone().renew(place.clone(), message));
                 }
@@ -230,7 +315,7 @@ impl Node {
                             refused.retry_at_ms.map(|at_ms| at_ms.saturating_sub(now_ms).max(1));
                         Step::Done(Local::Refused { retry_after_ms, reset_ms })
                     }
-                    None if renewed => Step::Done(Local::Ask),
+                    None if renewed || !may_ask => Step::Done(Local::Ask),
                     None if held.purse.is_asking() => Step::Wait(held.answered.clone().notified_owned()),
                     None => Step::Renew(held.purse.ask(&held.till, call.cost, now_ms, &held.terms)),
                 }
@@ -259,7 +344,7 @@ impl Node {
     }
 
     /// Says to the store what became of a lease, and hears what it has now.
-    async fn renew(self: Arc<Self>, place: Key, message: Message) {
+    pub(super) async fn renew(self: Arc<Self>, place: Key, message: Message) {
         let Some((limit, key, id, answered)) = self
             .purses
             .shard(&place)
@@ -288,6 +373,9 @@ impl Node {
                 memo: None,
             })
         };
+        if message.lapsed > 0 {
+            self.log_lapse(&limit, &key, &id, message.lapsed);
+        }
         let outcome = self.charge_by(&[&limit], self.deadline(), made).await;
         let now_ms = self.uptime_ms();
         let label = {
@@ -300,9 +388,10 @@ impl Node {
                     let rule = &charge.claims[0].rule;
                     if let (Some(meter), Some(current)) = (meter, currents.first()) {
                         let definition = &current.defined.definition;
-                        self.note_remaining(definition, &place, meter.remaining(rule));
+                        self.note_remaining(&limit, definition, &place, meter.remaining(rule));
                         let reset_at_ms = now_ms + meter.reset_ms(rule);
                         held.store = Seen { remaining: meter.remaining(rule), reset_at_ms };
+                        self.log_lease_message(&limit, &key, &charge.claims[0], meter);
                     }
                     held.purse.heard(&held.till, message.sequence, amount, &held.terms);
                     self.metrics.lease_size.observe(amount as f64);
@@ -317,62 +406,4 @@ impl Node {
         Metrics::count(&self.metrics.lease_renewals, label);
         answered.notify_waiters();
     }
-
-    /// Gives back what is idle, or all: everything that can be, at once.
-    async fn give_back(self: &Arc<Self>, all: bool) {
-        let now_ms = self.uptime_ms();
-        let mut leaving = Vec::new();
-        for shard in &self.purses.shards {
-            let mut shard = shard.lock().expect("no panic while held");
-            // An empty purse that nobody came back to.
-            let kept_ms = |held: &Held| held.used_ms + 2 * held.terms.ttl_ms;
-            shard.retain(|_, held| {
-                held.purse.is_asking() || now_ms < held.purse.closes_ms() || now_ms < kept_ms(held)
-            });
-            for (place, held) in shard.iter_mut() {
-                let is_open = now_ms < held.purse.closes_ms() && held.purse.balance(&held.till, now_ms) > 0;
-                if !is_open || held.purse.is_asking() {
-                    continue;
-                }
-                if all || held.purse.is_idle(&held.till, now_ms) {
-                    leaving
-                        .push((place.clone(), held.purse.give_back(&held.till, false, now_ms, &held.terms)));
-                } else if held.purse.is_due(now_ms) {
-                    leaving.push((place.clone(), held.purse.trim(&held.till, now_ms, &held.terms)));
-                }
-            }
-        }
-        let mut leaving = leaving.into_iter();
-        loop {
-            let some: Vec<_> = leaving.by_ref().take(GIVEN_BACK_AT_ONCE).collect();
-            if some.is_empty() {
-                return;
-            }
-            let tasks: Vec<_> = some
-                .into_iter()
-                .map(|(place, message)| tokio::spawn(self.clone().renew(place, message)))
-                .collect();
-            for task in tasks {
-                // A task that panicked has given nothing back: the lease's end does.
-                drop(task.await);
-            }
-        }
-    }
-}
-
-/// Looks after purses until the node drains, and then gives everything back.
-pub(crate) async fn keep(node: Arc<Node>) {
-    loop {
-        tokio::select! {
-            biased;
-            () = node.draining.wait() => return,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
-        }
-        node.give_back(false).await;
-    }
-}
-
-/// Before stopping.
-pub(crate) async fn return_all(node: &Arc<Node>) {
-    node.give_back(true).await;
 }

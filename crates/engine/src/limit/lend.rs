@@ -1,11 +1,13 @@
 //! Leases for whoever decides in a process of its own, and places in flight that are kept longer.
 
-use super::calls::{Lent, LimitError};
+use super::calls::{Lent, LimitError, Source};
 use super::definitions::Current;
 use super::leasing::terms;
-use crate::engine::Engine;
+use super::log::Said;
+use crate::engine::{Engine, Node};
 use baton_core::Name;
-use baton_core::limit::meter_key;
+use baton_core::limit::purse::Terms;
+use baton_core::limit::{Definition, Event, Mechanism, Metered, meter_key};
 use baton_core::meter::{Algorithm, Claim, PRODUCT_MAX, RowClaim, RowKind, Take};
 use baton_store::Charge;
 
@@ -35,17 +37,23 @@ pub struct LendCall {
     pub ttl_ms: u64,
 }
 
+/// How leases behave that others may have; nothing if only nodes have them.
+fn lent_by(definition: &Definition, key: &str) -> Option<Terms> {
+    terms(definition, key).filter(|_| definition.mechanism == Mechanism::Leased)
+}
+
 impl Engine {
     /// Lends a part of a limit to be spent without asking, or keeps a place in flight.
     pub async fn lend(&self, name: &Name, call: &LendCall) -> Result<Lent, LimitError> {
-        let node = &self.node;
+        let (node, until) = (&self.node, self.node.deadline());
+        let room = node.room_if_audited(name, until).await?;
         let made = |currents: &[Current]| {
             let current = &currents[0];
             let definition = &current.defined.definition;
-            let metered = node.limit_keys.metered(name, definition, &call.key);
+            let (metered, lease_id) = node.lent_of(name, definition, call);
             let rule = current.defined.rule(metered, current.edges);
             let is_place = rule.algorithm == Algorithm::InFlight;
-            let terms = terms(definition, metered);
+            let terms = lent_by(definition, metered);
             let ttl_ms = match terms {
                 Some(terms) => terms.ttl_ms,
                 None if is_place => definition.lease_ttl_ms.unwrap_or(PLACE_TTL_MS),
@@ -58,7 +66,7 @@ impl Engine {
             let take =
                 if terms.is_some() && want > 0 && is_current { Take::Share(want) } else { Take::Nothing };
             let row = RowClaim {
-                id: call.lease_id.clone(),
+                id: lease_id,
                 owner: call.owner.clone(),
                 kind: if is_place { RowKind::Place } else { RowKind::Lease },
                 // Never shorter than its holder believes, who may not hear of the change.
@@ -70,15 +78,34 @@ impl Engine {
             let claim = Claim { key: meter_key(name, metered), rule, take, row: Some(row) };
             Ok(Charge { claims: vec![claim], memo: None })
         };
-        let (currents, charge, charged) = node.charge_by(&[name], node.deadline(), made).await?;
-        let rule = &charge.claims[0].rule;
+        let (currents, charge, charged) = node.charge_by(&[name], until, made).await?;
+        let Claim { key: place, rule, row, .. } = &charge.claims[0];
+        let lease_id = row.as_ref().map_or_else(|| call.lease_id.clone(), |row| row.id.clone());
         let meter = &charged.meters.first().ok_or(crate::Failure::Internal)?.meter;
         let definition = &currents[0].defined.definition;
+        let metered = Metered::of_meter(name, place).key(&call.key);
         let is_place = rule.algorithm == Algorithm::InFlight;
         let place_ttl_ms = if is_place { definition.lease_ttl_ms.unwrap_or(PLACE_TTL_MS) } else { 0 };
-        let ttl_ms = terms(definition, &call.key).map_or(place_ttl_ms, |terms| terms.ttl_ms);
+        let ttl_ms = lent_by(definition, metered).map_or(place_ttl_ms, |terms| terms.ttl_ms);
+        let amount = meter.row(&lease_id).map_or(0, |row| row.amount);
+        let said = Said {
+            event: Event::Kept,
+            key: &call.key,
+            by: &call.owner,
+            reference: &lease_id,
+            source: Source::Central.as_str(),
+            amount,
+            remaining: meter.remaining(rule),
+            spent: call.spent,
+            ttl_ms,
+        };
+        node.audit(name, &currents[0], room, said, until).await?;
+        if !is_place {
+            node.log_lease_message(name, &call.key, &charge.claims[0], meter);
+        }
         Ok(Lent {
-            amount: meter.row(&call.lease_id).map_or(0, |row| row.amount),
+            amount,
+            lease_id,
             ttl_ms,
             capacity: rule.capacity,
             remaining: meter.remaining(rule),
@@ -87,5 +114,22 @@ impl Engine {
             size: currents[0].defined.definition.lease_size,
             version: currents[0].defined.version,
         })
+    }
+}
+
+impl Node {
+    /// Whose meter a lease is of, and what it is called. Its first message decides, and its name says so from then on: which keys are
+    /// beyond the most that have a meter of their own, each node knows for itself.
+    fn lent_of<'a>(&self, name: &Name, definition: &Definition, call: &'a LendCall) -> (&'a str, String) {
+        let said = Metered::of_lease(&call.lease_id);
+        let is_first = call.sequence == 1 && definition.algorithm != Algorithm::InFlight;
+        if said == Metered::Own && is_first {
+            let metered = self.limit_keys.metered(name, definition, &call.key);
+            let metered = Metered::of_meter(name, &meter_key(name, metered));
+            if let Some(lease_id) = metered.lease_id(&call.lease_id) {
+                return (metered.key(&call.key), lease_id);
+            }
+        }
+        (said.key(&call.key), call.lease_id.clone())
     }
 }

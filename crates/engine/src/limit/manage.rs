@@ -25,7 +25,7 @@ impl Engine {
             return Ok((decided.reply, self.limit(name).await?));
         }
         let defined = Defined { definition, version: decided.revision };
-        let defined = node.definitions.learn(name, defined, decided.now).defined;
+        let defined = node.learn_definition(name, defined, decided.now).defined;
         Ok((decided.reply, LimitState { name: name.key().into(), defined }))
     }
 
@@ -33,7 +33,7 @@ impl Engine {
     pub async fn remove_limit(&self, name: &Name) -> Result<(), LimitError> {
         let node = &self.node;
         let decided = node.decide(name.group(), node.deadline(), |view| limit::remove(name, view)).await?;
-        node.definitions.forget(name);
+        node.forget_definition(name);
         if decided.reply { Ok(()) } else { Err(LimitError::NotFound { limit: name.key().into() }) }
     }
 

@@ -123,6 +123,12 @@ pub enum LockError {
     Failed(Failure),
 }
 
+impl From<Failure> for LockError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 /// What the rules say no with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {

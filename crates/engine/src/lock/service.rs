@@ -229,9 +229,8 @@ impl Engine {
         owner: &str,
         principal: &Principal,
     ) -> Result<LockToken, LockError> {
-        let token = LockToken::parse(token);
-        if let Some(token) = token.filter(|token| token.is_authentic(&self.node.key, lock, owner, principal))
-        {
+        let (token, key) = (LockToken::parse(token), self.node.key()?);
+        if let Some(token) = token.filter(|token| token.is_authentic(key, lock, owner, principal)) {
             return Ok(token);
         }
         let is_held = self.lock_state(lock).await?.is_some();
@@ -338,7 +337,7 @@ impl Node {
         };
         let fencing = FencingToken::from(grant.fencing.resolve(told.revision));
         let parts = (grant.id, grant.flags, fencing, grant.digest);
-        let token = LockToken::new(&self.key, lock, &grant.owner, &grant.principal, parts);
+        let token = LockToken::new(self.key()?, lock, &grant.owner, &grant.principal, parts);
         let expires_at = told.now.after(grant.ttl);
         Ok(Granted { token, fencing, expires_at, ttl: grant.ttl, count: grant.count, hold: grant.hold })
     }

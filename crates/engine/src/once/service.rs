@@ -153,7 +153,7 @@ impl Node {
         match decided.reply {
             once::Claimed::First { fencing } => {
                 let fencing = token(fencing);
-                let token = ClaimToken::new(&self.key, name, principal, claim.id, fencing);
+                let token = ClaimToken::new(self.key()?, name, principal, claim.id, fencing);
                 Ok(Claimed::First(First { token, fencing, expires_at }))
             }
             once::Claimed::Running { running, fencing, expires_in } => {
@@ -189,7 +189,7 @@ impl Node {
     }
 
     fn authentic_claim(&self, name: &Name, token: &str, principal: &str) -> Result<ClaimToken, OnceError> {
-        let token = ClaimToken::authentic(&self.key, name, principal, token);
+        let token = ClaimToken::authentic(self.key()?, name, principal, token);
         token.ok_or(OnceError::Refused(Refusal::NotOwner))
     }
 }

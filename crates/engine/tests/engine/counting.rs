@@ -1,22 +1,26 @@
-//! A store that counts the commits which change locks and elections.
+//! A store that counts the commits which change locks and elections, and those which write logs of limits; and loses answers on demand.
 
 use baton_core::meter::Charged;
 use baton_core::{Bytes, Commit, Key, Outcome};
 use baton_store::watch::Watch;
-use baton_store::{Charge, Guarantees, Page, Range, Reading, Store, StoreFuture, Usage};
+use baton_store::{Charge, Guarantees, Page, Range, Reading, Store, StoreError, StoreFuture, Usage};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub struct Counting {
     pub inner: Arc<dyn Store>,
     commits: AtomicU64,
     calls: AtomicU64,
     charges: AtomicU64,
+    forgets: AtomicBool,
+    logs: AtomicU64,
 }
 
 impl Counting {
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, commits: AtomicU64::new(0), calls: AtomicU64::new(0), charges: AtomicU64::new(0) }
+        let zero = || AtomicU64::new(0);
+        let forgets = AtomicBool::new(false);
+        Self { inner, commits: zero(), calls: zero(), charges: zero(), forgets, logs: zero() }
     }
 
     /// Commits that changed a roster or a grant: histories are written by others.
@@ -34,6 +38,16 @@ impl Counting {
         self.charges.load(Ordering::SeqCst)
     }
 
+    /// Whether answers to charges that are remembered get lost.
+    pub fn forget(&self, forgets: bool) {
+        self.forgets.store(forgets, Ordering::SeqCst);
+    }
+
+    /// Commits to logs of decisions, also refused ones.
+    pub fn logs(&self) -> u64 {
+        self.logs.load(Ordering::SeqCst)
+    }
+
     fn looks(&self, at_locks: bool) {
         self.calls.fetch_add(u64::from(at_locks), Ordering::SeqCst);
     }
@@ -42,6 +56,8 @@ impl Counting {
 impl Store for Counting {
     fn commit(&self, commit: Commit) -> StoreFuture<'_, Outcome> {
         let names = commit.writes.iter().map(|write| &write.key().name);
+        let is_log = names.clone().any(|name| name.starts_with(b"Qa"));
+        self.logs.fetch_add(u64::from(is_log), Ordering::SeqCst);
         let counts = names.into_iter().any(|name| matches!(name[..], [b'L' | b'E', b'r' | b'g', ..]));
         if counts {
             self.calls.fetch_add(1, Ordering::SeqCst);
@@ -58,7 +74,12 @@ impl Store for Counting {
 
     fn charge(&self, charge: Charge) -> StoreFuture<'_, Charged> {
         self.charges.fetch_add(1, Ordering::SeqCst);
-        self.inner.charge(charge)
+        let is_lost = charge.memo.is_some() && self.forgets.load(Ordering::SeqCst);
+        let charging = self.inner.charge(charge);
+        Box::pin(async move {
+            let charged = charging.await;
+            if is_lost { Err(StoreError::Unknown { detail: "lost".into() }) } else { charged }
+        })
     }
 
     fn read(&self, keys: Vec<Key>) -> StoreFuture<'_, Reading> {

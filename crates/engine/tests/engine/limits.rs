@@ -30,6 +30,7 @@ pub fn definition(algorithm: Algorithm, limit: u64, window_ms: u64) -> Definitio
         expected_nodes: None,
         keys_max: 1_000_000,
         dry_run: false,
+        audit: false,
         changed_at: WallTime::default(),
         overrides: Vec::new(),
     }
@@ -42,7 +43,7 @@ pub const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 pub struct Ground {
     pub engines: Vec<Engine>,
     pub store: Arc<Counting>,
-    faulty: Faulty,
+    pub faulty: Faulty,
     _directory: tempfile::TempDir,
 }
 
@@ -169,13 +170,13 @@ async fn what_was_counted_is_given_back_once_and_only_with_its_receipt() {
         let calls = [CheckCall { limit: limit.clone(), key: "k".into(), cost: 4 }];
         let receipt = engine.check_limits(&calls, &wanted).await.unwrap().checks.remove(0).receipt.unwrap();
         check(engine, limit.key(), "k", 3).await;
-        let wrong = engine.refund(&limit, "other", &receipt).await.unwrap_err();
+        let wrong = engine.refund(&limit, "other", &receipt, "").await.unwrap_err();
         assert_eq!(wrong, LimitError::BadReceipt);
-        let first = engine.refund(&limit, "k", &receipt).await.unwrap();
+        let first = engine.refund(&limit, "k", &receipt, "").await.unwrap();
         // A bucket has leaked a little meanwhile.
         assert!(first == 4 || (algorithm == Algorithm::TokenBucket && first == 3), "{algorithm:?}: {first}");
         for _ in 0..2 {
-            assert_eq!(engine.refund(&limit, "k", &receipt).await.unwrap(), first, "the same answer");
+            assert_eq!(engine.refund(&limit, "k", &receipt, "").await.unwrap(), first, "the same answer");
         }
         let used = engine.usage(&limit, "k").await.unwrap().used;
         assert!((3..=4).contains(&used), "given back once: {used} of {algorithm:?}");
@@ -199,7 +200,7 @@ async fn a_reservation_says_when_and_can_be_cancelled() {
     assert!(matches!(too_far, Booked::No(denial) if denial.retry_after_ms.is_some()), "{too_far:?}");
     let debt = engine.reserve(&name("l"), &wanted(10, DAY_MS), "").await.unwrap();
     assert!(matches!(debt, Booked::No(_)), "no more debt than a window: {debt:?}");
-    assert!(engine.refund(&name("l"), "k", &reservation_id).await.unwrap() >= 4);
+    assert!(engine.refund(&name("l"), "k", &reservation_id, "").await.unwrap() >= 4);
     let Booked::At { wait_ms, .. } = engine.reserve(&name("l"), &wanted(1, 100_000), "").await.unwrap()
     else {
         panic!("there is room again");
@@ -261,7 +262,7 @@ async fn a_place_in_flight_comes_back_when_it_is_given_back_or_forgotten() {
     assert!(!full.allowed && full.refused.unwrap().1.retry_after_ms.is_some_and(|millis| millis <= 3_000));
     assert_eq!(engine.leases(&name("l"), 10).await.unwrap().0.len(), 2);
     for _ in 0..2 {
-        engine.leave(&name("l"), "k", &first.lease_id).await.unwrap();
+        engine.leave(&name("l"), "k", &first.lease_id, "").await.unwrap();
     }
     assert!(check(engine, "l", "k", 1).await.allowed);
     // The two that nobody gives back end by themselves.
@@ -318,5 +319,31 @@ async fn a_cost_beyond_all_counting_is_a_plain_no_and_a_look_beside_what_counts_
         let answered = engine.check_limits(&calls, &Wanted::default()).await.unwrap();
         assert!(answered.allowed, "{answered:?}");
         assert_eq!(answered.checks[1].remaining, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_request_over_several_limits_counts_once_also_when_nothing_is_left() {
+    let ground = ground(2).await;
+    let [engine, other] = &ground.engines[..] else { panic!("two nodes") };
+    for (limit, most) in [("a", 1), ("b", 2), ("c", 3)] {
+        engine.put_limit(&name(limit), definition(Algorithm::FixedWindow, most, DAY_MS)).await.unwrap();
+    }
+    let calls = [call("a", "k", 1), call("b", "k", 1), call("c", "k", 1)];
+    let wanted = Wanted { request_id: Some("r".into()), ..Wanted::default() };
+    for engine in [engine, other, engine] {
+        assert!(engine.check_limits(&calls, &wanted).await.unwrap().allowed);
+    }
+    let anew = Wanted { request_id: Some("s".into()), ..Wanted::default() };
+    assert!(!other.check_limits(&calls, &anew).await.unwrap().allowed);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    for limit in ["a", "b", "c"] {
+        let mut usage = engine.usage(&name(limit), "k").await.unwrap();
+        while usage.outstanding > 0 {
+            assert!(Instant::now() < deadline, "{limit}: {usage:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            usage = engine.usage(&name(limit), "k").await.unwrap();
+        }
+        assert_eq!(usage.used, 1, "{limit}");
     }
 }

@@ -49,9 +49,12 @@ impl Problem {
         ErrorBody::new(ErrorCode::Internal, "something went wrong in the server; its log says what").into()
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.0.error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
     pub(crate) fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.error.http_status());
-        let mut response = json(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &self.0);
+        let mut response = json(self.status(), &self.0);
         // Who still waits calls again at once, whenever the lease may end: its place is kept for seconds only.
         let wait = self.0.retry_after_millis.filter(|_| self.0.error != ErrorCode::StillWaiting);
         if let Some(millis) = wait {

@@ -18,6 +18,7 @@ pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
     let algorithm = said.algorithm.map_or(preset.map_or(usual, |preset| preset.0), algorithm);
     let mechanism = said.mechanism.map_or(preset.map_or(Mechanism::Central, |preset| preset.1), mechanism);
     let on_failure = said.on_failure.map_or(preset.map_or(Policy::Closed, |preset| preset.2), policy);
+    let is_usual = mechanism == Mechanism::Central && purpose.is_some_and(Purpose::is_audited);
     let calendar = calendar(&said, algorithm)?;
     let window_ms = window(&said, algorithm, calendar.as_ref())?;
     let mut overrides: Vec<_> =
@@ -43,6 +44,7 @@ pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
         expected_nodes: said.expected_nodes,
         keys_max: said.max_keys.unwrap_or(KEYS_MAX_DEFAULT),
         dry_run: said.dry_run,
+        audit: said.audit.unwrap_or(is_usual),
         changed_at: WallTime::default(),
         overrides,
     };
@@ -101,10 +103,16 @@ fn fits(definition: &Definition) -> Result<(), ErrorBody> {
     if definition.burst.is_some() && algorithm != Algorithm::TokenBucket {
         return refused("burst", "burst goes with the algorithm token_bucket only".into());
     }
-    if definition.mechanism == Mechanism::Leased && algorithm == Algorithm::InFlight {
+    if definition.mechanism != Mechanism::Central && algorithm == Algorithm::InFlight {
         return refused(
             "mechanism",
             "what is in flight is counted at the store: mechanism must be central".into(),
+        );
+    }
+    if definition.audit && definition.mechanism != Mechanism::Central {
+        return refused(
+            "audit",
+            "what is decided out of a lease is not written down one by one: mechanism must be central".into(),
         );
     }
     if definition.local_cap.is_some() && definition.on_failure != Policy::Open {
@@ -146,6 +154,7 @@ pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
         mechanism: Some(match definition.mechanism {
             Mechanism::Central => wire::Mechanism::Central,
             Mechanism::Leased => wire::Mechanism::Leased,
+            Mechanism::Owned => wire::Mechanism::Owned,
         }),
         on_failure: Some(match definition.on_failure {
             Policy::Closed => wire::FailurePolicy::Closed,
@@ -176,6 +185,7 @@ pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
         expected_nodes: definition.expected_nodes,
         max_keys: Some(definition.keys_max),
         dry_run: definition.dry_run,
+        audit: Some(definition.audit),
         overrides: definition
             .overrides
             .iter()
@@ -198,6 +208,7 @@ fn mechanism(said: wire::Mechanism) -> Mechanism {
     match said {
         wire::Mechanism::Central => Mechanism::Central,
         wire::Mechanism::Leased => Mechanism::Leased,
+        wire::Mechanism::Owned => Mechanism::Owned,
     }
 }
 

@@ -135,12 +135,24 @@ impl Exchange {
     }
 
     /// Turns the outcome into the answer.
-    pub(crate) fn end(mut self, outcome: Result<Response, Problem>) -> Response {
+    pub(crate) fn end(self, outcome: Result<Response, Problem>) -> Response {
+        self.end_as(outcome, Problem::into_response)
+    }
+
+    /// The same where a problem is said in another way. It is counted as what it is, whatever status that travels with.
+    pub(crate) fn end_as(
+        mut self,
+        outcome: Result<Response, Problem>,
+        say: impl FnOnce(Problem) -> Response,
+    ) -> Response {
         self.ended = true;
         let latency = self.started.elapsed();
         let code = outcome.as_ref().err().map(|problem| problem.0.error);
-        let mut response = outcome.unwrap_or_else(Problem::into_response);
-        let status = response.status();
+        let status = match &outcome {
+            Ok(response) => response.status(),
+            Err(problem) => problem.status(),
+        };
+        let mut response = outcome.unwrap_or_else(say);
         self.server.metrics.ended(self.route, Some(status));
         if !self.waits {
             self.server.metrics.took(self.route, latency);

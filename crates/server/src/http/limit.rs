@@ -185,7 +185,8 @@ async fn refunded(exchange: &Exchange, body: Body) -> Result<Response, Problem> 
     let request: RefundRequest = exchange.read(body, BODY_BYTES_MAX).await?;
     request.check()?;
     let _place = exchange.enter(Class::Work)?;
-    let refunded = exchange.server.engine.refund(&name, &request.key, &request.receipt).await?;
+    let engine = &exchange.server.engine;
+    let refunded = engine.refund(&name, &request.key, &request.receipt, &anybody()).await?;
     Ok(json(StatusCode::OK, &RefundResponse { refunded }))
 }
 
@@ -254,7 +255,7 @@ async fn leased(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     let _place = exchange.enter(Class::Urgent)?;
     let lent = exchange.server.engine.lend(&name, &call).await?;
     let response = LeaseResponse {
-        lease_id: call.lease_id,
+        lease_id: lent.lease_id,
         granted: lent.amount,
         ttl_millis: lent.ttl_ms,
         size: lent.size,
@@ -287,6 +288,6 @@ async fn given_back(exchange: &Exchange, body: Body) -> Result<Response, Problem
     let request: ReturnLeaseRequest = exchange.read(body, BODY_BYTES_MAX).await?;
     request.check()?;
     let _place = exchange.enter(Class::Urgent)?;
-    exchange.server.engine.leave(&name, &request.key, &request.lease_id).await?;
+    exchange.server.engine.leave(&name, &request.key, &request.lease_id, &anybody()).await?;
     Ok(json(StatusCode::OK, &ReturnLeaseResponse { status: "RETURNED".into() }))
 }

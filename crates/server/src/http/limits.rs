@@ -14,8 +14,8 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use baton_api::limit::{
-    LeaseList, LeaseStatus, LimitBound, LimitBoundItem, LimitDefinition, LimitList, LimitStatus, LimitUsage,
-    RemoveLimitResponse,
+    LeaseList, LeaseStatus, LimitBound, LimitBoundItem, LimitDefinition, LimitList, LimitMeasured,
+    LimitStatus, LimitUsage, RemoveLimitResponse,
 };
 use baton_api::limits::{self, DEFINITION_BYTES_MAX};
 use baton_api::{ErrorBody, ErrorCode};
@@ -215,7 +215,7 @@ async fn bounded(exchange: &Exchange) -> Result<Response, Problem> {
     let (name, parameters) = exchange.name_and(NAME, &["namespace", "key"])?;
     let key = key(&parameters)?.unwrap_or_default();
     let _place = exchange.enter(Class::Work)?;
-    let (bound, window_ms) = exchange.server.engine.bound(&name, key).await?;
+    let (bound, window_ms, measured) = exchange.server.engine.bound(&name, key).await?;
     let items = bound.items.iter().map(|item| LimitBoundItem {
         source: item.source.into(),
         amount: item.amount,
@@ -227,11 +227,12 @@ async fn bounded(exchange: &Exchange) -> Result<Response, Problem> {
         window_millis: window_ms,
         worst: bound.worst(),
         items: items.collect(),
+        measured: LimitMeasured { overshoot: measured.amount, at: measured.at.map(|at| at.0) },
     };
     Ok(json(StatusCode::OK, &response))
 }
 
-fn key<'a>(parameters: &'a Parameters<'_>) -> Result<Option<&'a str>, Problem> {
+pub(super) fn key<'a>(parameters: &'a Parameters<'_>) -> Result<Option<&'a str>, Problem> {
     let key = parameters.get("key");
     key.map_or(Ok(()), |key| limits::check_text("key", key, limits::KEY_BYTES))?;
     Ok(key)

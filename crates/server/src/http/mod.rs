@@ -6,33 +6,36 @@
 //! - [`election`], [`elections`], [`observe`]: `/v1/elections`, likewise
 //! - [`once`]: claims and results, `/v1/once`
 //! - [`fence`]: the fence registry, `/v1/fences`
-//! - [`limits`], [`limit`]: `/v1/limits`: defining and looking; checking, giving back, reserving
+//! - [`limits`], [`limit`], [`limit_log`]: `/v1/limits`: defining and looking; checking, giving back, reserving; what was decided
 //! - `definition`, `quota`: what a definition means; how an outcome is shown in headers
 //! - [`batch`]: `/v1/batch`, several calls in one request
+//! - [`cluster`]: `/v1/nodes`, `/v1/ring`, `/v1/hotkeys`, and what other nodes forward
 //! - [`operations`]: health, status, metrics
 //! - [`openapi`]: the description of all of it
 //! - `calls`: one lock call, for a path as for a line of a batch
 //! - `exchange`, `events`, `input`, `whole`, `answer`: what all of them share
 
-mod answer;
+pub(crate) mod answer;
 pub mod batch;
 pub mod bundle;
-mod calls;
+pub(crate) mod calls;
+pub mod cluster;
 pub(crate) mod definition;
 pub mod election;
 pub mod elections;
 mod events;
-mod exchange;
+pub(crate) mod exchange;
 pub mod fence;
 pub(crate) mod input;
 pub mod limit;
+pub mod limit_log;
 pub mod limits;
 pub mod lock;
 pub mod observe;
 pub mod once;
 pub mod openapi;
 pub mod operations;
-mod quota;
+pub(crate) mod quota;
 pub mod views;
 pub mod watch;
 mod whole;
@@ -110,6 +113,7 @@ impl Shared {
 /// Every path, and an answer for every other.
 pub fn router(server: Arc<Shared>) -> Router {
     let (router, _described) = openapi::routes().split_for_parts();
+    let router = router.route(crate::peers::PATH, axum::routing::post(cluster::forwarded));
     router.method_not_allowed_fallback(method_not_allowed).fallback(not_found).with_state(server)
 }
 

@@ -6,14 +6,14 @@ use super::exchange::Exchange;
 use super::input::Parameters;
 use axum::response::Response;
 use baton_api::limit::LimitExceeded;
-use baton_engine::limit::{Answered, CheckCall, Checked};
+use baton_api::rate_limit::RateLimitFields;
+use baton_engine::limit::{Answered, CheckCall, Checked, Source};
 use hyper::StatusCode;
-use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{HeaderValue, RETRY_AFTER};
 use serde_json::{Value, json as value};
-use std::fmt::Write;
 
-const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+/// By which policy a check was decided without the store.
+const FALLBACK: &str = "baton-fallback";
 const PROBLEM_JSON: &str = "application/problem+json";
 
 /// With which status a refusal is answered: 429, or 403 for a proxy that understands nothing else.
@@ -51,57 +51,26 @@ fn problem(status: StatusCode, body: &LimitExceeded) -> Response {
 
 /// Says what the limits are and what is left of them.
 pub(crate) fn describe(mut response: Response, calls: &[CheckCall], answered: &Answered) -> Response {
-    let (mut policies, mut limits) = (String::new(), String::new());
-    for (index, found) in answered.indices.iter().zip(&answered.checks) {
-        // Writing to a string doesn't fail.
-        member(&mut policies, &mut limits, calls[*index].limit.key(), found).ok();
-    }
-    for (name, text) in [(RATE_LIMIT_POLICY, policies), (RATE_LIMIT, limits)] {
+    let checks = answered.indices.iter().zip(&answered.checks);
+    for (name, text) in fields(checks.map(|(index, found)| (calls[*index].limit.key(), found))) {
         if let Ok(text) = HeaderValue::try_from(text) {
             response.headers_mut().insert(name, text);
         }
     }
+    // So that nobody has to read the body to see that the store is away.
+    if let Some(found) = answered.checks.iter().find(|found| found.source == Source::Fallback) {
+        let policy = found.defined.definition.on_failure.as_str();
+        response.headers_mut().insert(FALLBACK, HeaderValue::from_static(policy));
+    }
     response
 }
 
-fn member(policies: &mut String, limits: &mut String, name: &str, found: &Checked) -> std::fmt::Result {
-    if !policies.is_empty() {
-        policies.push_str(", ");
-        limits.push_str(", ");
+/// The fields that say so, of limits by their names.
+pub(crate) fn fields<'a>(found: impl Iterator<Item = (&'a str, &'a Checked)>) -> [(&'static str, String); 2] {
+    let mut fields = RateLimitFields::default();
+    for (name, found) in found {
+        let window_ms = found.defined.definition.window_ms;
+        fields.push(name, found.capacity, Some(window_ms), found.remaining, found.reset_ms);
     }
-    quoted(policies, name);
-    quoted(limits, name);
-    let window_s = found.defined.definition.window_ms.div_ceil(1000);
-    write!(policies, ";q={};w={window_s}", found.capacity)?;
-    write!(limits, ";r={};t={}", found.remaining, found.reset_ms.div_ceil(1000))
-}
-
-/// A structured field's string: printable ASCII only, so that other characters are escaped as in a URL.
-fn quoted(text: &mut String, name: &str) {
-    text.push('"');
-    for byte in name.bytes() {
-        match byte {
-            b'"' | b'\\' => text.extend(['\\', char::from(byte)]),
-            b' '..=b'~' => text.push(char::from(byte)),
-            _ => text.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    text.push('"');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_a_string_that_a_header_can_carry() {
-        for (name, expected) in
-            [("per-ip", "\"per-ip\""), ("a\"b\\c", "\"a\\\"b\\\\c\""), ("é", "\"%C3%A9\"")]
-        {
-            let mut text = String::new();
-            quoted(&mut text, name);
-            assert_eq!(text, expected);
-            assert!(HeaderValue::try_from(text).is_ok());
-        }
-    }
+    fields.into_fields()
 }

@@ -79,14 +79,23 @@ impl LimitsFile {
         if timeout(START_MAX, self.put(engine)).await.is_err() {
             tracing::warn!(left = self.left.len(), "putting the file's limits takes long; it goes on");
         }
+        // What the store doesn't have yet is what their policies are known by until it has.
+        for (name, definition) in &self.left {
+            engine.assume_limit(name, definition.clone());
+        }
     }
 
     /// Follows the file until the server is about to stop.
     pub(crate) async fn follow(mut self, engine: Engine, mut stopping: watch::Receiver<bool>) {
         let following = async {
+            let mut has_store = engine.has_met_its_store();
             loop {
                 sleep(LOOK_EVERY).await;
                 self.look().await;
+                if !has_store && engine.has_met_its_store() {
+                    // Whoever was served without it must not wait for a file that the store could have by now.
+                    (has_store, self.try_at) = (true, Instant::now());
+                }
                 if !self.left.is_empty() && self.try_at <= Instant::now() {
                     self.put(&engine).await;
                 }

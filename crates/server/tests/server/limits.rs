@@ -203,6 +203,7 @@ async fn the_bound_is_itemised_and_adds_up() {
         put(&baton, algorithm, body).await.ok();
         let bound = baton.get(&format!("/v1/limits/{algorithm}/bound")).await.ok();
         assert_eq!(bound["worst"], worst, "{bound}");
+        assert_eq!(bound["measured"], json!({ "overshoot": 0 }), "nothing was let pass yet");
         let sources: Vec<_> =
             bound["items"].as_array().unwrap().iter().map(|item| item["source"].as_str().unwrap()).collect();
         assert_eq!(sources, ["mechanism", "algorithm", "store", "outage"]);
@@ -295,4 +296,53 @@ async fn a_part_of_a_leased_limit_is_lent_reported_and_given_back() {
         body[field] = value;
         assert_eq!(say(body).await.field(), field);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audited_limit_s_decisions_are_listed_with_who_asked_for_what() {
+    let baton = Baton::start().await;
+    let said = json!({ "limit": 2, "windowMillis": DAY_MS, "purpose": "billing" });
+    let definition = put(&baton, "bills", said.clone()).await.ok();
+    assert_eq!(definition["definition"]["audit"], true, "what is paid for is audited");
+    check(&baton, "bills", json!({ "key": "acme", "cost": 2, "requestId": "r" })).await.ok();
+    assert_eq!(check(&baton, "bills", json!({ "key": "acme" })).await.code(429), "LIMIT_EXCEEDED");
+    check(&baton, "bills", json!({ "key": "other" })).await.ok();
+    let log = baton.get("/v1/limits/bills/audit?limit=2").await.ok();
+    let lines = log["lines"].as_array().unwrap();
+    assert_eq!((&lines[0]["event"], &lines[0]["key"]), (&json!("allowed"), &json!("acme")));
+    assert_eq!((&lines[0]["amount"], &lines[0]["remaining"]), (&json!(2), &json!(0)));
+    assert_eq!((&lines[0]["source"], &lines[0]["requestId"]), (&json!("central"), &json!("r")));
+    assert!(lines[0]["at"].as_u64() > Some(1_600_000_000_000) && lines[0]["node"].is_string(), "{log}");
+    assert_eq!(lines[1]["event"], "refused");
+    let cursor = log["nextCursor"].as_str().unwrap();
+    assert_eq!(lines[1]["cursor"], cursor);
+    let next = baton.get(&format!("/v1/limits/bills/audit?cursor={cursor}")).await.ok();
+    assert_eq!((&next["lines"][0]["key"], &next["nextCursor"]), (&json!("other"), &Value::Null));
+    let of_one = baton.get("/v1/limits/bills/audit?key=other").await.ok();
+    assert_eq!(of_one["lines"].as_array().unwrap().len(), 1);
+    assert_eq!(baton.get("/v1/limits/bills/audit?cursor=x").await.code(400), "INVALID_ARGUMENT");
+    assert_eq!(baton.get("/v1/limits/none/audit").await.code(404), "LIMIT_NOT_FOUND");
+    // By hand it can be had or not; out of a lease nothing is written down one by one.
+    let without = json!({ "limit": 2, "windowMillis": DAY_MS, "purpose": "billing", "audit": false });
+    assert_eq!(put(&baton, "bills", without).await.ok()["definition"]["audit"], false);
+    let leased = json!({ "limit": 100, "windowMillis": DAY_MS, "mechanism": "leased", "audit": true });
+    let refused = put(&baton, "leased", leased).await;
+    assert_eq!(refused.json()["field"], "audit");
+    let unsaid = json!({ "limit": 100, "windowMillis": DAY_MS, "mechanism": "leased", "purpose": "billing" });
+    assert_eq!(put(&baton, "leased", unsaid).await.ok()["definition"]["audit"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_beyond_a_limit_that_was_lowered_is_measured_beside_the_bound() {
+    let baton = Baton::start().await;
+    let said = |limit| json!({ "limit": limit, "windowMillis": DAY_MS, "algorithm": "fixed_window" });
+    put(&baton, "l", said(10)).await.ok();
+    check(&baton, "l", json!({ "key": "k", "cost": 9 })).await.ok();
+    put(&baton, "l", said(4)).await.ok();
+    check(&baton, "l", json!({ "key": "k" })).await.code(429);
+    let measured = &baton.get("/v1/limits/l/bound").await.ok()["measured"];
+    assert_eq!(measured["overshoot"], 5, "{measured}");
+    assert!(measured["at"].as_u64() > Some(1_600_000_000_000), "{measured}");
+    let metrics = baton.get("/metrics").await.text;
+    assert!(metrics.contains("baton_limit_overshoot_ratio_bucket{le=\"2.0\"}"), "{metrics}");
 }

@@ -3,6 +3,7 @@
 
 use crate::client::Answer;
 use crate::harness::Baton;
+use baton_store::Breaker;
 use baton_store::embedded::{Embedded, Options};
 use baton_testkit::faulty::{DETAIL, Fault, Faulty};
 use baton_testkit::servers::redis::Redis;
@@ -194,4 +195,47 @@ async fn a_store_that_is_no_server_has_no_breaker_to_show() {
     let baton = Baton::with(|config| config.store = "embedded:".into()).await;
     assert_eq!(baton.get("/v1/status").await.ok()["store"].get("breaker"), None);
     assert!(!baton.get("/metrics").await.text.contains("breaker"));
+}
+
+/// So many call at once.
+const CALLERS: usize = 8;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn once_the_breaker_is_open_no_check_waits_for_a_store_that_hangs_and_its_first_victims_are_few() {
+    let redis = Redis::start(&[]).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let store = baton_store::open(&format!("redis://{}", redis.address), directory.path()).await.unwrap();
+    let counted = Faulty::new(store);
+    let breaker = Breaker::new(Arc::new(counted.clone()));
+    let baton = Baton::on(breaker.clone(), |_| {}).await;
+    let body = json!({"limit": 1_000_000, "windowMillis": 60_000, "onFailure": "open"}).to_string();
+    baton.client().await.call("PUT", "/v1/limits/l", body.as_bytes()).await.ok();
+    let check = async || baton.post("/v1/limits/l/check", json!({ "key": "k" })).await.ok();
+    assert_eq!(check().await["source"], "central");
+
+    redis.process().unwrap().pause().unwrap();
+    let before = counted.calls();
+    let hanging = Instant::now();
+    while !breaker.is_open() {
+        assert!(hanging.elapsed() < Duration::from_secs(20), "it never opens");
+        let victims = (0..CALLERS).map(|_| check());
+        let answers = futures_util::future::join_all(victims).await;
+        assert!(answers.iter().all(|answer| answer["source"] == "fallback"));
+    }
+    // Those who called at once, once more for who came before the fifth failed, and what the node itself asks.
+    let victims = counted.calls() - before;
+    assert!(victims <= 4 * CALLERS as u64, "{victims} calls were made to a store that hangs");
+
+    let shown = baton.post("/v1/limits/l/check", json!({ "key": "k" })).await;
+    assert_eq!(shown.header("baton-fallback"), Some("open"), "visible without reading the body");
+    let (before, began) = (counted.calls(), Instant::now());
+    for _ in 0..500 {
+        assert_eq!(check().await["source"], "fallback");
+    }
+    let (calls, probes) = (counted.calls() - before, 2 + began.elapsed().as_secs());
+    assert!(calls <= probes, "{calls} calls, although there are at most {probes} probes");
+    redis.process().unwrap().resume().unwrap();
+    baton.until(async || check().await["source"] == "central").await;
+    let shown = baton.post("/v1/limits/l/check", json!({ "key": "k" })).await;
+    assert_eq!(shown.header("baton-fallback"), None);
 }

@@ -3,6 +3,7 @@
 //! One connection listens and tells. A node hears its own commits at once, without the server. What couldn't be told
 //! or heard becomes [`Change::Lost`].
 
+use super::Unopened;
 use super::notice::{self, Hint};
 use super::pool::{Backoff, Pool};
 use super::session::{Driver, answered, connect};
@@ -88,7 +89,7 @@ fn channel(target: &Target) -> String {
 }
 
 /// Connects and listens.
-pub(super) async fn listen(target: &Target) -> Result<Ear, String> {
+pub(super) async fn listen(target: &Target) -> Result<Ear, Unopened> {
     let (sender, heard) = mpsc::channel(WAITING_MAX);
     let missed = Arc::new(AtomicBool::new(false));
     let (client, driver) = connect(target, {

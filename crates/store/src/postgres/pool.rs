@@ -1,5 +1,6 @@
 //! A few connections, each of which comes back by itself.
 
+use super::Unopened;
 use super::group::Group;
 use super::hints::Hints;
 use super::session::{Failure, Session};
@@ -39,7 +40,7 @@ impl Backoff {
 #[derive(Default)]
 struct Link {
     session: Mutex<Option<Arc<Session>>>,
-    trouble: Mutex<String>,
+    trouble: Mutex<Option<Unopened>>,
     attempts: AtomicUsize,
 }
 
@@ -64,7 +65,7 @@ impl Link {
                 }
                 Err(trouble) => {
                     tracing::warn!("no connection to PostgreSQL: {trouble}");
-                    *self.trouble.lock().expect("no panic while held") = trouble;
+                    *self.trouble.lock().expect("no panic while held") = Some(trouble);
                 }
             }
             self.attempts.fetch_add(1, Ordering::Relaxed);
@@ -96,7 +97,8 @@ impl Pool {
         let idlest = sessions.min_by_key(|session| session.waiting.load(Ordering::Relaxed));
         let unavailable = |detail| StoreError::NotApplied { reason: Reason::Unavailable, detail };
         let Some(session) = idlest else {
-            return Err(unavailable(format!("no connection to PostgreSQL: {}", self.trouble())));
+            let trouble = self.trouble().map(|trouble| trouble.to_string()).unwrap_or_default();
+            return Err(unavailable(format!("no connection to PostgreSQL: {trouble}")));
         };
         if session.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
             return Err(unavailable(format!("{WAITING_MAX} statements are waiting on each connection")));
@@ -105,7 +107,7 @@ impl Pool {
     }
 
     /// Until there is a connection; an error says why there is none.
-    pub async fn up(&self) -> Result<(), String> {
+    pub async fn up(&self) -> Result<(), Unopened> {
         let mut turn = tokio::time::interval(Duration::from_millis(5));
         loop {
             turn.tick().await;
@@ -113,14 +115,15 @@ impl Pool {
                 return Ok(());
             }
             if self.links.iter().all(|link| link.attempts.load(Ordering::Relaxed) > 1) {
-                return Err(self.trouble());
+                return Err(self.trouble().unwrap_or_else(|| Unopened::Unreachable(String::new())));
             }
         }
     }
 
-    fn trouble(&self) -> String {
-        let trouble = self.links.iter().map(|link| link.trouble.lock().expect("no panic while held").clone());
-        trouble.max_by_key(String::len).unwrap_or_default()
+    fn trouble(&self) -> Option<Unopened> {
+        let trouble =
+            self.links.iter().filter_map(|link| link.trouble.lock().expect("no panic while held").clone());
+        trouble.max_by_key(|trouble| trouble.to_string().len())
     }
 
     /// One statement, one round trip.

@@ -1,5 +1,6 @@
 //! The tables and functions, by version: made or brought up to date by whichever node comes first.
 
+use super::Unopened;
 use super::rows::schema_latch;
 use super::session::answered;
 use super::target::Target;
@@ -11,7 +12,7 @@ const MIGRATIONS: &[&str] =
 
 /// Brings the schema to this binary's version. One that is newer is refused. A role that may not create anything can use
 /// a schema that is up to date.
-pub(super) async fn migrate(client: &Client, target: &Target) -> Result<(), String> {
+pub(super) async fn migrate(client: &Client, target: &Target) -> Result<(), Unopened> {
     let newest = MIGRATIONS.len();
     if version(client, &target.schema).await? == newest {
         return Ok(());
@@ -24,7 +25,7 @@ pub(super) async fn migrate(client: &Client, target: &Target) -> Result<(), Stri
     migrated.and(ended)
 }
 
-async fn migrate_alone(client: &Client, target: &Target) -> Result<(), String> {
+async fn migrate_alone(client: &Client, target: &Target) -> Result<(), Unopened> {
     let schema = &target.schema;
     // As long as another node's migration takes: the caller has a limit for all of it.
     let alone = client.execute("SELECT pg_advisory_xact_lock($1)", &[&schema_latch(target)]).await;
@@ -48,13 +49,13 @@ async fn migrate_alone(client: &Client, target: &Target) -> Result<(), String> {
     Ok(())
 }
 
-async fn execute(client: &Client, statements: &str) -> Result<(), String> {
+async fn execute(client: &Client, statements: &str) -> Result<(), Unopened> {
     let done = client.batch_execute(statements).await;
-    done.map_err(|error| format!("can't bring the schema up to date: {}", super::describe(&error)))
+    done.map_err(|error| format!("can't bring the schema up to date: {}", super::describe(&error)).into())
 }
 
 /// 0 for a schema that isn't there.
-async fn version(client: &Client, schema: &str) -> Result<usize, String> {
+async fn version(client: &Client, schema: &str) -> Result<usize, Unopened> {
     // Not by to_regclass, which may answer from before the lock was waited for.
     let sql = "SELECT EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
         WHERE n.nspname = $1 AND c.relname = 'schema_version')";
@@ -69,7 +70,8 @@ async fn version(client: &Client, schema: &str) -> Result<usize, String> {
         let newest = MIGRATIONS.len();
         return Err(format!(
             "schema {schema} has version {version}; this binary knows up to {newest}: use a newer one"
-        ));
+        )
+        .into());
     }
     Ok(version)
 }

@@ -1,8 +1,9 @@
 //! One connection: made, prepared, driven by a task of its own that ends with it; and how its failures are sorted.
 
-use super::describe;
 use super::target::Target;
+use super::{Unopened, describe};
 use crate::contract::{Reason, StoreError};
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -15,6 +16,9 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_millis(1500);
 
 /// Finding the primary among the hosts of a URL and logging in there takes at most this long.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// What a server says that will be there in a while: it starts, stops, crashed, or has all the connections it may.
+const NOT_YET: [&str; 4] = ["57P03", "57P01", "57P02", "53300"];
 
 /// The server gives up on a statement of ours earlier than we do: then it is known not to have happened.
 const STATEMENT_MAX_MS: u32 = 1200;
@@ -54,10 +58,12 @@ impl Drop for Driver {
 pub(super) async fn connect(
     target: &Target,
     mut heard: impl FnMut(tokio_postgres::AsyncMessage) + Send + 'static,
-) -> Result<(Client, Driver), String> {
+) -> Result<(Client, Driver), Unopened> {
     let connecting = tokio::time::timeout(CONNECT_MAX, target.config.connect(target.tls.clone()));
-    let connected = connecting.await.map_err(|_| format!("not connected within {CONNECT_MAX:?}"))?;
-    let (client, mut connection) = connected.map_err(|error| describe(&error))?;
+    let connected = connecting
+        .await
+        .map_err(|_| Unopened::Unreachable(format!("not connected within {CONNECT_MAX:?}")))?;
+    let (client, mut connection) = connected.map_err(|error| unopened(&error))?;
     let driver = tokio::spawn(async move {
         while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
             heard(message);
@@ -72,11 +78,26 @@ pub(super) async fn connect(
 /// An answer to something that may be asked again.
 pub(super) async fn answered<T>(
     answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
-) -> Result<T, String> {
+) -> Result<T, Unopened> {
     match tokio::time::timeout(ANSWER_MAX, answer).await {
-        Ok(answer) => answer.map_err(|error| describe(&error)),
-        Err(_) => Err(format!("no answer within {ANSWER_MAX:?}")),
+        Ok(answer) => answer.map_err(|error| unopened(&error)),
+        Err(_) => Err(Unopened::Unreachable(format!("no answer within {ANSWER_MAX:?}"))),
     }
+}
+
+/// Whether a server may be there later: one that isn't there, starts, stops or has no more room for us; not one that says no.
+fn unopened(error: &tokio_postgres::Error) -> Unopened {
+    let detail = describe(error);
+    let passes = match error.code() {
+        Some(code) => NOT_YET.contains(&code.code()),
+        None => {
+            let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+            // What isn't understood, as a certificate, will not be understood later.
+            let is_io = cause.is_some_and(|cause| cause.kind() != io::ErrorKind::InvalidData);
+            error.is_closed() || (is_io && !detail.contains("certificate"))
+        }
+    };
+    if passes { Unopened::Unreachable(detail) } else { Unopened::Refused(detail) }
 }
 
 /// A connection that commits, charges, reads and scans.
@@ -97,7 +118,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub async fn start(target: &Target) -> Result<(Self, Driver), String> {
+    pub async fn start(target: &Target) -> Result<(Self, Driver), Unopened> {
         let (client, driver) = connect(target, |message| {
             if let tokio_postgres::AsyncMessage::Notice(notice) = message {
                 tracing::warn!(code = notice.code().code(), "the server says: {}", notice.message());

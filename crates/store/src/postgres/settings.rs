@@ -1,5 +1,6 @@
 //! What the server's settings allow us to promise.
 
+use super::Unopened;
 use super::session::answered;
 use crate::contract::Guarantees;
 use std::time::Duration;
@@ -22,11 +23,11 @@ const ASK: &str = "SELECT current_setting('server_version_num')::integer, curren
 
 impl Settings {
     /// Asks for them; refuses a server that isn't fit to be a store.
-    pub async fn read(client: &Client) -> Result<Self, String> {
+    pub async fn read(client: &Client) -> Result<Self, Unopened> {
         let row = answered(client.query_one(ASK, &[])).await?;
         let version: i32 = row.get(0);
         if version < VERSION_MIN {
-            return Err(format!("PostgreSQL {} is too old: 13 or newer is needed", version / 10_000));
+            return Err(format!("PostgreSQL {} is too old: 13 or newer is needed", version / 10_000).into());
         }
         Ok(Self {
             fsync: row.get(1),

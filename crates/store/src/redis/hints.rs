@@ -1,6 +1,7 @@
 //! Hints: a connection of its own that hears what commits publish, and says `Lost` whenever it had to come back.
 
 use super::Shared;
+use super::Unopened;
 use super::codec;
 use super::routes::Routes;
 use crate::watch::Change;
@@ -20,13 +21,13 @@ pub(super) async fn hear(shared: Arc<Shared>) {
     loop {
         // Whatever ended it, something may have been missed; also before the first time.
         if let Err(trouble) = once(&shared).await {
-            tracing::debug!(trouble, "the hints from Redis were interrupted");
+            tracing::debug!(%trouble, "the hints from Redis were interrupted");
         }
         tokio::time::sleep(AGAIN).await;
     }
 }
 
-async fn once(shared: &Arc<Shared>) -> Result<(), String> {
+async fn once(shared: &Arc<Shared>) -> Result<(), Unopened> {
     let routes: &Routes = &shared.routes;
     routes.refresh().await?;
     // In a cluster every server hears what is published at any of them.
@@ -55,5 +56,5 @@ async fn once(shared: &Arc<Shared>) -> Result<(), String> {
             return Ok(());
         }
     }
-    Err("the server has hung up".into())
+    Err(Unopened::Unreachable("the server has hung up".into()))
 }

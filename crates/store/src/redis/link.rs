@@ -1,5 +1,6 @@
 //! One server: connections to it that come back by themselves, and how failures are sorted.
 
+use super::Unopened;
 use crate::contract::{Reason, StoreError};
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, Cmd, PushInfo, PushKind, RedisError, Value, cmd};
@@ -28,6 +29,9 @@ pub(super) enum Trouble {
     /// It left, and nothing came back.
     Lost(String),
 }
+
+/// What a server says that will be there in a while.
+const NOT_YET: [&str; 5] = ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "TRYAGAIN"];
 
 /// What the server, or a script of ours, says before it does anything.
 const BEFORE_ANYTHING: [&str; 17] = [
@@ -143,7 +147,7 @@ impl Link {
     pub async fn connect(
         &self,
         push: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, String> {
+    ) -> Result<MultiplexedConnection, Unopened> {
         let push = move |information: PushInfo| {
             push(information);
             Ok::<(), ()>(())
@@ -155,16 +159,36 @@ impl Link {
         let connecting = self.client.get_multiplexed_async_connection_with_config(&settings);
         match tokio::time::timeout(CONNECT_MAX, connecting).await {
             Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) if error.is_connection_dropped() => {
-                Err(format!("{}: {error}; is it TLS (rediss) on one side only?", self.address))
+            Ok(Err(error)) if error.is_connection_dropped() && !error.is_connection_refusal() => Err(
+                Unopened::Refused(format!("{}: {error}; is it TLS (rediss) on one side only?", self.address)),
+            ),
+            Ok(Err(error)) => Err(self.unopened(&error)),
+            Err(_) => {
+                Err(Unopened::Unreachable(format!("{}: no connection within {CONNECT_MAX:?}", self.address)))
             }
-            Ok(Err(error)) => Err(format!("{}: {error}", self.address)),
-            Err(_) => Err(format!("{}: no connection within {CONNECT_MAX:?}", self.address)),
+        }
+    }
+
+    /// Whether it can be had at all.
+    pub async fn reach(&self) -> Result<(), Unopened> {
+        self.open().await.map(drop)
+    }
+
+    /// Why there is no connection: a server that doesn't answer, or isn't up to it yet, may be there later.
+    pub fn unopened(&self, error: &RedisError) -> Unopened {
+        let detail = format!("{}: {error}", self.address);
+        let passes = error.code().is_some_and(|code| NOT_YET.contains(&code));
+        // A certificate that isn't accepted is an error of I/O too, but will not be accepted later.
+        let is_refused_by_us = detail.contains("certificate");
+        if passes || (error.is_io_error() && !is_refused_by_us) || error.is_timeout() {
+            Unopened::Unreachable(detail)
+        } else {
+            Unopened::Refused(detail)
         }
     }
 
     /// A connection to a primary.
-    async fn open(&self) -> Result<Open, String> {
+    async fn open(&self) -> Result<Open, Unopened> {
         let closed = Arc::new(AtomicBool::new(false));
         let flag = closed.clone();
         let push = move |information: PushInfo| {
@@ -176,10 +200,10 @@ impl Link {
         let role = connection.send_packed_command(&cmd("ROLE")).await.and_then(Value::extract_error);
         match role {
             Ok(Value::Array(parts)) if parts.first() == Some(&Value::BulkString(b"master".to_vec())) => {}
-            Ok(_) => return Err(format!("{} is a replica: name its primary", self.address)),
+            Ok(_) => return Err(format!("{} is a replica: name its primary", self.address).into()),
             // Who may not ask is told by the first write.
             Err(error) if error.code() == Some("NOPERM") => {}
-            Err(error) => return Err(format!("{}: {error}", self.address)),
+            Err(error) => return Err(self.unopened(&error)),
         }
         Ok(Open { connection, closed })
     }
@@ -207,6 +231,7 @@ impl Link {
                 Ok(open)
             }
             Err(why) => {
+                let why = why.to_string();
                 *connecting = Some((Instant::now(), why.clone()));
                 Err(why)
             }
@@ -247,7 +272,7 @@ impl Link {
             let idle = self.idle.lock().expect("no panic while held").pop();
             match idle.filter(|open| !open.closed.load(Ordering::Acquire)) {
                 Some(open) => Ok((permit, open)),
-                None => Ok((permit, self.open().await?)),
+                None => Ok((permit, self.open().await.map_err(|why| why.to_string())?)),
             }
         };
         let (_permit, open) = timeout_at(until, ready).await.map_err(late)?.map_err(Trouble::NotSent)?;

@@ -1,5 +1,6 @@
 //! Which server has which group: the one there is, the one Sentinel names, or the one that has the slot.
 
+use super::Unopened;
 use super::codec::{Names, bytes};
 use super::link::{CALL_MAX, Link};
 use super::url::{Target, Topology};
@@ -21,7 +22,7 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    pub async fn find(target: Target) -> Result<Self, String> {
+    pub async fn find(target: Target) -> Result<Self, Unopened> {
         let refreshing = tokio::sync::Mutex::new(Instant::now());
         let (links, map) = (Mutex::default(), RwLock::default());
         let routes = Self { target, links, map, refreshing };
@@ -61,7 +62,7 @@ impl Routes {
     }
 
     /// Asks again who has what. Whether that has changed.
-    pub async fn refresh(&self) -> Result<bool, String> {
+    pub async fn refresh(&self) -> Result<bool, Unopened> {
         let asked = Instant::now();
         let mut refreshed = self.refreshing.lock().await;
         if *refreshed > asked {
@@ -80,8 +81,8 @@ impl Routes {
         Ok(!same)
     }
 
-    async fn ask_sentinels(&self, master: &str) -> Result<Vec<Arc<Link>>, String> {
-        let mut why = String::new();
+    async fn ask_sentinels(&self, master: &str) -> Result<Vec<Arc<Link>>, Unopened> {
+        let mut why = Unopened::Unreachable(String::new());
         for address in &self.target.addresses {
             let mut question = cmd("SENTINEL");
             question.arg("get-master-addr-by-name").arg(master);
@@ -95,32 +96,35 @@ impl Routes {
                         return Ok(vec![self.link_to(&(host, port))?; 256]);
                     }
                 }
-                Ok(_) => why = format!("{}:{} knows no primary of that name", address.0, address.1),
-                Err(trouble) => why = trouble,
+                Ok(_) => why = format!("{}:{} knows no primary of that name", address.0, address.1).into(),
+                Err(trouble) => why = why.or(trouble),
             }
         }
-        Err(format!("no Sentinel says who the primary is: {why}"))
+        Err(why.because("no Sentinel says who the primary is"))
     }
 
-    async fn ask_cluster(&self) -> Result<Vec<Arc<Link>>, String> {
+    async fn ask_cluster(&self) -> Result<Vec<Arc<Link>>, Unopened> {
         let mut links = self.all();
         for address in &self.target.addresses {
             links.push(self.link_to(address)?);
         }
-        let mut why = String::new();
+        let mut why = Unopened::Unreachable(String::new());
         let mut question = cmd("CLUSTER");
         question.arg("SLOTS");
         for link in links {
             match ask(&link, &question).await {
                 Ok(Value::Array(ranges)) => match self.slots(ranges)? {
                     Some(map) => return Ok(map),
-                    None => why = format!("{}: some slots have no server", link.address),
+                    None => {
+                        let detail = format!("{}: some slots have no server", link.address);
+                        why = why.or(Unopened::Unreachable(detail));
+                    }
                 },
-                Ok(_) => why = format!("{}: strange slots", link.address),
-                Err(trouble) => why = trouble,
+                Ok(_) => why = format!("{}: strange slots", link.address).into(),
+                Err(trouble) => why = why.or(trouble),
             }
         }
-        Err(format!("no server of the cluster says who has what: {why}"))
+        Err(why.because("no server of the cluster says who has what"))
     }
 
     fn slots(&self, ranges: Vec<Value>) -> Result<Option<Vec<Arc<Link>>>, String> {
@@ -142,11 +146,11 @@ impl Routes {
     }
 }
 
-async fn ask(link: &Link, question: &Cmd) -> Result<Value, String> {
+async fn ask(link: &Link, question: &Cmd) -> Result<Value, Unopened> {
     let mut connection = link.connect(|_| ()).await?;
     let answer = tokio::time::timeout(CALL_MAX, connection.send_packed_command(question)).await;
-    let answer = answer.map_err(|_| format!("{}: no answer", link.address))?;
-    answer.and_then(Value::extract_error).map_err(|error| format!("{}: {error}", link.address))
+    let answer = answer.map_err(|_| Unopened::Unreachable(format!("{}: no answer", link.address)))?;
+    answer.and_then(Value::extract_error).map_err(|error| link.unopened(&error))
 }
 
 /// The slot of a group's keys: CRC-16 (XMODEM) of what is between the braces.

@@ -14,10 +14,23 @@ pub struct Node {
 impl Node {
     /// Starts one on a store of its own, or on one that it shares: `embedded:`, or a store's URL.
     pub async fn start(store: &str) -> anyhow::Result<Self> {
-        let (directory, address) = (TempDir::new()?, free_address()?);
+        Self::within(TempDir::new()?, store, &[]).await
+    }
+
+    /// The same, with a file of limits.
+    pub async fn with_limits(store: &str, limits: &str) -> anyhow::Result<Self> {
+        let directory = TempDir::new()?;
+        let path = directory.path().join("limits.yaml");
+        std::fs::write(&path, limits)?;
+        Self::within(directory, store, &["--limits", &path.display().to_string()]).await
+    }
+
+    async fn within(directory: TempDir, store: &str, more: &[&str]) -> anyhow::Result<Self> {
+        let address = free_address()?;
         let data = directory.path().join("data").display().to_string();
         let listen = address.to_string();
         let arguments = ["serve", "--listen", &listen, "--store", store, "--data", &data];
+        let arguments = arguments.iter().chain(more);
         let process = Process::start("baton", &binary()?, arguments, address, directory.path())?;
         let process = process.listening(directory.path()).await?;
         Ok(Self { _directory: directory, process })

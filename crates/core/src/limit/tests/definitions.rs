@@ -32,6 +32,7 @@ pub(crate) fn plain(limit: u64, window_ms: u64) -> Definition {
         expected_nodes: None,
         keys_max: 1,
         dry_run: false,
+        audit: false,
         changed_at: WallTime(0),
         overrides: Vec::new(),
     }
@@ -45,7 +46,7 @@ prop_compose! {
     fn definition()(
         algorithm in prop::sample::select(Algorithm::ALL.to_vec()),
         numbers: [u64; 8],
-        flags: [bool; 3],
+        flags: [bool; 4],
         calendar in prop::option::of(("[A-Za-z/]{0,20}", any::<bool>())),
         mechanism in prop::sample::select(Mechanism::ALL.to_vec()),
         on_failure in prop::sample::select(Policy::ALL.to_vec()),
@@ -71,6 +72,7 @@ prop_compose! {
             expected_nodes: some(expected_nodes),
             keys_max,
             dry_run: flags[2],
+            audit: flags[3],
             changed_at: WallTime(limit ^ window_ms),
             overrides: overrides.into_iter().map(|(key, limit)| Override { key, limit }).collect(),
         }

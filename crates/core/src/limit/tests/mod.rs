@@ -1,4 +1,7 @@
+mod advice;
 mod calendars;
 pub(crate) mod definitions;
+mod holders;
 mod leases;
+mod log;
 mod receipts;

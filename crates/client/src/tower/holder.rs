@@ -1,4 +1,4 @@
-//! Routes that only the holder of a lease serves: a layer for tower, and so for axum (feature `tower`).
+//! Routes that only the holder of a lease serves.
 
 use crate::election::Leader;
 use crate::lease::Lease;

@@ -1,0 +1,349 @@
+//! Leased limits when nodes and users crash and stall (M2): no more is admitted than the algorithm alone would let pass.
+//!
+//! Every admission is known by two moments, before it was asked for and after it was heard of, by the clock of the machine, which
+//! is also the store's. It happened in between. So an interval is only charged with what was asked for and heard of within it, and
+//! no allowance is made for how long anything took. What is left is that stores count in whole milliseconds: see [`GRAIN_US`].
+//! What a process was admitted that died before it could write it down is missing: that can hide an excess of one for each.
+
+use crate::nodes::Nodes;
+use crate::process::{Running, eventually};
+use crate::server::Server;
+use crate::stores::on_redis;
+use crate::worker::{self, Admission, Orders, admissions, now_us};
+use baton_testkit::Dice;
+use baton_testkit::proxy::Direction;
+use rustix::process::Signal;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const LIMIT: u64 = 400;
+const BURST: u64 = 100;
+const WINDOW_US: u64 = 2_000_000;
+const TTL_MS: u64 = 600;
+const WORKERS: u64 = 6;
+/// A worker's number says how it works: some ask their nodes, some spend so slowly that they always have something, and the others
+/// take all they can get.
+const WAYS: u64 = 3;
+const ASKS: u64 = 0;
+const SAVES: u64 = 1;
+/// For how long things go wrong.
+const ACTIVE_US: u64 = 11_000_000;
+/// A moment is cut to a millisecond where it is stored, and so is the one it is compared with.
+const GRAIN_US: u64 = 2_000;
+const ALGORITHMS: [&str; 4] = ["token_bucket", "sliding_window", "fixed_window", "sliding_log"];
+
+/// The most that was surely admitted in any interval of this length.
+fn most_in(admitted: &[Admission], length_us: u64) -> u64 {
+    let in_one = |from_us: u64| {
+        let is_in = |one: &&Admission| one.asked_us >= from_us && one.heard_us < from_us + length_us;
+        admitted.iter().filter(is_in).count() as u64
+    };
+    admitted.iter().map(|first| in_one(first.asked_us)).max().unwrap_or_default()
+}
+
+/// The most that was surely admitted in any window, where windows begin together.
+fn most_in_a_window(admitted: &[Admission]) -> u64 {
+    let window = |at_us: u64| at_us / WINDOW_US;
+    let in_one = |first: &Admission| {
+        let is_in = |one: &&Admission| {
+            window(one.asked_us) == window(first.asked_us) && window(one.heard_us) == window(first.asked_us)
+        };
+        admitted.iter().filter(is_in).count() as u64
+    };
+    admitted.iter().map(in_one).max().unwrap_or_default()
+}
+
+/// By how much a bucket was overdrawn at worst, over all intervals: what was surely admitted in one, less a burst and the rate.
+fn overdrawn(admitted: &[Admission]) -> i64 {
+    let mut by_end: Vec<_> = admitted.iter().collect();
+    by_end.sort_by_key(|one| one.heard_us);
+    let mut worst = i64::MIN;
+    for first in admitted {
+        let since = by_end.iter().filter(|one| one.asked_us >= first.asked_us);
+        for (before, last) in since.enumerate() {
+            let elapsed_us = last.heard_us - first.asked_us + GRAIN_US;
+            let allowed = BURST + (LIMIT * elapsed_us).div_ceil(WINDOW_US);
+            worst = worst.max(before as i64 + 1 - allowed as i64);
+        }
+    }
+    worst
+}
+
+fn judge(algorithm: &str, admitted: &[Admission]) {
+    let window = most_in_a_window(admitted);
+    match algorithm {
+        "token_bucket" => assert!(overdrawn(admitted) <= 0, "overdrawn by {}", overdrawn(admitted)),
+        "fixed_window" => assert!(window <= LIMIT, "{window} of {LIMIT} in a window"),
+        // Of its own window it never admits more than the limit, whatever it takes the last one to have been.
+        "sliding_window" => {
+            let any = most_in(admitted, WINDOW_US);
+            assert!(window <= LIMIT && any <= 2 * LIMIT, "{window} in a window, {any} in an interval");
+        }
+        "sliding_log" => {
+            let any = most_in(admitted, WINDOW_US - GRAIN_US);
+            assert!(any <= LIMIT, "{any} of {LIMIT} in an interval");
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Processes that use all limits.
+struct Workers<'a> {
+    this: &'a str,
+    orders: Orders,
+    directory: &'a Path,
+    running: Vec<Running>,
+    logs: Vec<PathBuf>,
+}
+
+impl Workers<'_> {
+    fn start(&mut self, number: u64) -> Running {
+        let log = self.directory.join(format!("log-{}", self.logs.len()));
+        self.logs.push(log.clone());
+        let seed = self.logs.len() as u64;
+        let mut urls: Vec<_> = self.orders.urls.split(',').collect();
+        let first = number as usize % urls.len();
+        urls.rotate_left(first);
+        let orders = Orders { urls: urls.join(","), log, seed, ..self.orders.clone() };
+        let orders = match number % WAYS {
+            ASKS => Orders { decides_itself: false, ..orders },
+            SAVES => Orders { burst: 2, pause_ms: 200, ..orders },
+            _ => orders,
+        };
+        orders.start(self.this)
+    }
+}
+
+/// Kills and stops nodes and their users, one after the other, while all four algorithms are used.
+fn stays_within_its_bounds(mut nodes: Vec<Server>, this: &str, seed: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let (limit, ttl) = (LIMIT.to_string(), format!("{TTL_MS}ms"));
+    for algorithm in ALGORITHMS {
+        let burst = BURST.to_string();
+        let burst: &[&str] = if algorithm == "token_bucket" { &["--burst", &burst] } else { &[] };
+        let put = ["limits", "put", algorithm, "--limit", &limit, "--per", "2s", "--algorithm", algorithm];
+        let leased = ["--mechanism", "leased", "--lease-ttl", &ttl, "--aligned"];
+        let made = nodes[0].run(&[&put[..], &leased, burst].concat());
+        assert_eq!(made.code, 0, "{}", made.stderr);
+    }
+    let end_us = now_us() + ACTIVE_US;
+    let urls: Vec<_> = nodes.iter().map(|node| node.url.clone()).collect();
+    let orders = Orders {
+        urls: urls.join(","),
+        limits: ALGORITHMS.map(str::to_owned).into(),
+        decides_itself: true,
+        burst: 30,
+        pause_ms: 60,
+        rounds: u64::MAX,
+        until_ms: end_us / 1000,
+        go: directory.path().to_owned(),
+        log: PathBuf::new(),
+        seed: 0,
+    };
+    let mut workers =
+        Workers { this, orders, directory: directory.path(), running: Vec::new(), logs: Vec::new() };
+    for number in 0..WORKERS {
+        let worker = workers.start(number);
+        workers.running.push(worker);
+    }
+    let mut dice = Dice::new(seed);
+    // Who stands still, and until when: past the end of what it has leased, and past the window in which that is burned.
+    let (mut still_worker, mut still_node) = (None, None);
+    let stands_still_us = TTL_MS * 1000 + WINDOW_US + 200_000;
+    for turn in 0.. {
+        std::thread::sleep(dice.millis((100, 500)));
+        let is_over = now_us() >= end_us;
+        let is_due = |still: &mut (u64, usize)| is_over || now_us() >= still.0;
+        if let Some((_, worker)) = still_worker.take_if(is_due) {
+            workers.running[worker].signal(Signal::CONT);
+        }
+        if let Some((_, node)) = still_node.take_if(is_due) {
+            nodes[node].resume();
+        }
+        if is_over {
+            break;
+        }
+        let (worker, node) = (dice.below(WORKERS), dice.below(nodes.len() as u64) as usize);
+        let saver = SAVES + WAYS * dice.below(WORKERS / WAYS);
+        match turn % 4 {
+            // Gone without a word, with what it had; another one comes.
+            0 if still_worker.is_none_or(|(_, still)| still != worker as usize) => {
+                workers.running[worker as usize] = workers.start(worker);
+            }
+            1 if still_worker.is_none() => {
+                workers.running[saver as usize].signal(Signal::STOP);
+                still_worker = Some((now_us() + stands_still_us, saver as usize));
+            }
+            2 if still_node.is_none() => {
+                nodes[node].kill();
+                nodes[node].restart();
+            }
+            // Where there is another one to go on with.
+            3 if still_node.is_none() && nodes.len() > 1 => {
+                nodes[node].pause();
+                still_node = Some((now_us() + stands_still_us, node));
+            }
+            _ => {}
+        }
+    }
+    for worker in workers.running.drain(..) {
+        let output = worker.end();
+        assert_eq!(output.code, 0, "{output:?}");
+    }
+    let admitted: Vec<_> = workers.logs.iter().flat_map(|log| admissions(log)).collect();
+    for algorithm in ALGORITHMS {
+        let admitted: Vec<_> = admitted.iter().filter(|one| one.limit == algorithm).cloned().collect();
+        let here = admitted.iter().filter(|one| one.source != "central").count();
+        let (all, window) = (admitted.len(), most_in_a_window(&admitted));
+        assert!(
+            window > LIMIT / 2 && here > all / 2,
+            "{algorithm}: {all} in all, {here} of a lease, {window} in a window: that proves nothing"
+        );
+        judge(algorithm, &admitted);
+    }
+}
+
+#[test]
+fn on_the_embedded_store_crashes_admit_nothing_on_top() {
+    if worker::works() {
+        return;
+    }
+    let this = "crashing_limiters::on_the_embedded_store_crashes_admit_nothing_on_top";
+    stays_within_its_bounds(vec![Server::start_on_a_fixed_port()], this, 1);
+}
+
+#[test]
+fn with_three_nodes_on_redis_crashes_admit_nothing_on_top() {
+    if worker::works() {
+        return;
+    }
+    let this = "crashing_limiters::with_three_nodes_on_redis_crashes_admit_nothing_on_top";
+    on_redis(|url| {
+        let nodes = (0..3).map(|_| Server::start_on_a_store(url)).collect();
+        stays_within_its_bounds(nodes, this, 2);
+    });
+}
+
+#[test]
+fn what_a_dead_process_held_comes_back_with_the_window_or_when_its_lease_ends() {
+    if worker::works() {
+        return;
+    }
+    let this =
+        "crashing_limiters::what_a_dead_process_held_comes_back_with_the_window_or_when_its_lease_ends";
+    let server = Server::start();
+    let limits = [("safe", "24h", "safe"), ("optimistic", "24h", "optimistic"), ("soon", "2s", "safe")].map(
+        |(name, per, reclaim)| {
+            let put = ["limits", "put", name, "--limit", "2000", "--per", per, "--algorithm", "fixed_window"];
+            let leased = ["--mechanism", "leased", "--lease-ttl", "2s", "--reclaim", reclaim];
+            let made = server.run(&[&put[..], &leased].concat());
+            assert_eq!(made.code, 0, "{}", made.stderr);
+            name.to_owned()
+        },
+    );
+    let log = server.file("log");
+    let worker = Orders {
+        urls: server.url.clone(),
+        limits: limits.into(),
+        decides_itself: true,
+        burst: 1,
+        pause_ms: 20,
+        rounds: u64::MAX,
+        until_ms: now_us() / 1000 + 20_000,
+        go: server.file("data"),
+        log: log.clone(),
+        seed: 1,
+    };
+    let worker = worker.start(this);
+    let usage = |limit: &str| {
+        let shown = server.run(&["limits", "usage", limit, worker::KEY, "--output", "json"]);
+        let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect(&shown.stderr);
+        (shown["used"].as_u64().unwrap(), shown["outstanding"].as_u64().unwrap())
+    };
+    eventually("it decides for itself", || {
+        admissions(&log).iter().filter(|one| one.source == "local").count() >= 9
+    });
+    // Killed.
+    drop(worker);
+    let spent = |limit: &str| admissions(&log).iter().filter(|one| one.limit == limit).count() as u64;
+    let held = |limit: &str| {
+        let (used, outstanding) = usage(limit);
+        assert!(outstanding > 10 && used <= spent(limit), "{limit}: {used} used, {outstanding} held");
+        used + outstanding
+    };
+    let (safe, optimistic) = (held("safe"), held("optimistic"));
+    for limit in ["safe", "optimistic", "soon"] {
+        eventually("its lease is over", || usage(limit).1 == 0);
+    }
+    assert_eq!(usage("safe").0, safe, "all of it counts as spent, since it may have been");
+    let (used, _) = usage("optimistic");
+    assert!(
+        used <= spent("optimistic") && used < optimistic,
+        "{used}: what wasn't reported is available again"
+    );
+    eventually("the window is over, and with it what was burned", || usage("soon") == (0, 0));
+}
+
+/// Stops a node when answers of the store to what it said of its leases are on their way.
+fn burns_nothing(url: &str, this: &str) {
+    let mut through = Nodes::start(url, 1);
+    let (mut stopping, proxy) = (through.nodes.remove(0), &through.proxies[0]);
+    let address = stopping.url.clone();
+    let watching = Server::start_on_a_store(url);
+    let put = ["limits", "put", "l", "--limit", "1000000", "--per", "24h", "--algorithm", "sliding_window"];
+    // So small that one is asked for all the time.
+    let leased = ["--mechanism", "leased", "--lease-size", "40", "--lease-ttl", "30s"];
+    let made = watching.run(&[&put[..], &leased].concat());
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let logs: Vec<_> = (0..WORKERS).map(|number| watching.file(&format!("log-{number}"))).collect();
+    let start = |(number, log): (usize, &PathBuf)| {
+        let orders = Orders {
+            urls: address.clone(),
+            limits: vec!["l".into()],
+            decides_itself: false,
+            burst: 5,
+            pause_ms: 2,
+            rounds: u64::MAX,
+            until_ms: now_us() / 1000 + 20_000,
+            go: watching.file("data"),
+            log: log.clone(),
+            seed: number as u64,
+        };
+        orders.start(this)
+    };
+    let workers: Vec<_> = logs.iter().enumerate().map(start).collect();
+    let admitted = || logs.iter().flat_map(|log| admissions(log)).collect::<Vec<_>>();
+    eventually("it is used", || admitted().iter().filter(|one| one.source == "local").count() > 500);
+    proxy.hold(Direction::Answers);
+    eventually("an answer is on its way, and all wait for it", || {
+        let before = admitted().len();
+        std::thread::sleep(Duration::from_millis(50));
+        proxy.held_bytes(Direction::Answers) > 0 && admitted().len() == before
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| stopping.stop());
+        let address = address.strip_prefix("http://").unwrap();
+        eventually("it takes nobody any more", || TcpStream::connect(address).is_err());
+        // It has begun to give back by then, or the answers come in time anyway: nothing rests on it.
+        std::thread::sleep(Duration::from_millis(100));
+        proxy.pass();
+    });
+    drop(workers);
+    let shown = watching.run(&["limits", "usage", "l", worker::KEY, "--output", "json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect(&shown.stderr);
+    let (used, outstanding) = (shown["used"].as_u64().unwrap(), shown["outstanding"].as_u64().unwrap());
+    let admitted = admitted().len() as u64;
+    assert_eq!(outstanding, 0, "a lease was left to burn");
+    // A worker may have gone before it wrote down the last.
+    assert!((admitted..=admitted + WORKERS).contains(&used), "{admitted} admitted, {used} counted");
+}
+
+#[test]
+fn a_node_that_is_stopped_while_it_is_used_burns_nothing() {
+    if worker::works() {
+        return;
+    }
+    let this = "crashing_limiters::a_node_that_is_stopped_while_it_is_used_burns_nothing";
+    on_redis(|url| burns_nothing(url, this));
+}

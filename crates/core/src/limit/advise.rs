@@ -1,0 +1,303 @@
+//! Which mechanism to choose: what each of them costs and risks for a given traffic, and one recommendation with its reason.
+//!
+//! Figures follow from the same defaults that leases and slack have; a test holds them against a simulation. They are for traffic that
+//! is spread evenly over nodes and keys: uneven traffic costs about as much, since what a key needs follows its use.
+
+use super::bound::bound;
+use super::definition::{Definition, Mechanism, Purpose};
+use super::demand::{Demand, Pace, pace};
+use super::holder::{TTL_MS, terms};
+use super::purse::Terms;
+use super::rule::Defined;
+use super::slack;
+use crate::record::Revision;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// How long a forwarded check may wait for others to go with it. Another node is taken to be as far away as the store.
+const BATCH_US: u64 = 500;
+/// How often a node says to the store that it lives, if it owns keys.
+const SESSION_EVERY_MS: u64 = 3_000;
+/// How often counts are told to somebody else, where there is no store.
+const SPREAD_EVERY_MS: u64 = 200;
+
+/// What is asked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Question {
+    /// The limit of each key. Its mechanism doesn't matter.
+    pub definition: Definition,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Checks a second, of all keys at all nodes.
+    pub rate: u64,
+    /// At least 1.
+    pub nodes: u64,
+    /// At least 1.
+    pub keys: u64,
+    /// There and back.
+    pub store_latency_us: u64,
+    /// Of approximate limits, in millionths of the limit.
+    pub epsilon: u64,
+    /// Of approximate limits.
+    pub sync_ms: u64,
+    /// Whether a database that is asked anyway counts already.
+    pub is_counted_elsewhere: bool,
+    /// Whether every single operation must be counted exactly when it happens.
+    pub is_exact: bool,
+}
+
+/// Who decides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// The store, every check.
+    Central,
+    /// A node, out of what it has debited before.
+    Leased,
+    /// The node that owns the key.
+    Owned,
+    /// A node, out of slack.
+    Approximate,
+    /// A node, by counts that spread.
+    Gossip,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Central, Self::Leased, Self::Owned, Self::Approximate, Self::Gossip];
+
+    /// As people write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Central => "central",
+            Self::Leased => "leased",
+            Self::Owned => "owned",
+            Self::Approximate => "approximate",
+            Self::Gossip => "gossip",
+        }
+    }
+
+    /// Whether a definition can name it yet.
+    pub fn is_available(self) -> bool {
+        Mechanism::ALL.iter().any(|mechanism| mechanism.as_str() == self.as_str())
+    }
+}
+
+/// What one of them costs and risks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Figures {
+    /// Which.
+    pub way: Way,
+    /// Charges at the store, a second.
+    pub store_operations: f64,
+    /// Whether that is the most it can be, and not what it is.
+    pub is_most: bool,
+    /// What a check waits, on average.
+    pub added_latency_us: f64,
+    /// What it adds to the most that may pass, of one key in an interval as long as the window; nothing if there is no number.
+    pub adds: Option<u64>,
+    /// The most that may pass, with the algorithm's own.
+    pub worst: Option<u64>,
+    /// What comes first while the store can't be asked, and what then.
+    pub outage: &'static str,
+}
+
+/// What is recommended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Nothing of this kind.
+    NotNeeded,
+    /// This one.
+    Use(Way),
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Advice {
+    /// Of each mechanism.
+    pub figures: Vec<Figures>,
+    /// What is recommended.
+    pub answer: Answer,
+    /// Why.
+    pub because: String,
+    /// What the failure policy does, where an outage is left to it.
+    pub policy: String,
+}
+
+/// What to choose, and why.
+pub fn advise(question: &Question) -> Advice {
+    let figures: Vec<_> = Way::ALL.into_iter().map(|way| figures(question, way)).collect();
+    let (answer, because) = recommended(question, &figures);
+    let bounds = bound(&question.definition, "", question.nodes, "");
+    let policy = bounds.items.into_iter().find(|item| item.source == "outage");
+    Advice { figures, answer, because, policy: policy.map(|item| item.because).unwrap_or_default() }
+}
+
+fn figures(question: &Question, way: Way) -> Figures {
+    let of = |mechanism| Definition { mechanism, ..question.definition.clone() };
+    let exact = bound(&of(Mechanism::Central), "", question.nodes, "").worst();
+    let rule = Defined { definition: question.definition.clone(), version: Revision(0) }.rule("", None);
+    let (rate, latency_us) = (question.rate as f64, question.store_latency_us as f64);
+    let most = |pace: Option<Pace>, holders: u64| match pace {
+        Some(Pace::Steady { messages, .. }) => (messages * (holders * question.keys) as f64, false),
+        // Whoever gets nothing when asking for more asks the store itself: two charges for one check.
+        Some(Pace::Short) => (2.0 * rate, true),
+        None => (rate, false),
+    };
+    let plain = Figures {
+        way,
+        store_operations: rate,
+        is_most: false,
+        added_latency_us: latency_us,
+        adds: Some(0),
+        worst: exact,
+        outage: "the policy decides",
+    };
+    match way {
+        Way::Central => plain,
+        Way::Leased => {
+            let definition = of(Mechanism::Leased);
+            let pace = terms(&definition, "")
+                .map(|terms| pace(&demand(question, question.nodes), &rule, &terms, None));
+            let (store_operations, is_most) = most(pace, question.nodes);
+            let added_latency_us = latency_us * waits(pace);
+            let outage = "what is leased is spent first, then the policy decides";
+            Figures { store_operations, is_most, added_latency_us, outage, ..plain }
+        }
+        Way::Approximate => {
+            let rule = slack::widened(rule, question.epsilon);
+            let slack = slack::slack(&of(Mechanism::Central), "", question.sync_ms, slack::LOW);
+            let pace = slack
+                .map(|(terms, slack)| pace(&demand(question, question.nodes), &rule, &terms, Some(&slack)));
+            let (store_operations, is_most) = most(pace, question.nodes);
+            let worst = slack::worst(&rule);
+            Figures {
+                store_operations,
+                is_most,
+                added_latency_us: latency_us * waits(pace),
+                adds: exact.map(|exact| worst.saturating_sub(exact)),
+                worst: Some(worst),
+                outage: "slack is spent first, then the policy decides",
+                ..plain
+            }
+        }
+        Way::Owned => {
+            // The owner debits ahead of what it admits, by the chunks of a lease, and is alone in that.
+            let terms =
+                Terms { ttl_ms: TTL_MS.min(rule.window_ms.max(100)), size: question.definition.lease_size };
+            let (chunks, is_most) = most(Some(pace(&demand(question, 1), &rule, &terms, None)), 1);
+            let sessions = question.nodes as f64 * 1_000.0 / SESSION_EVERY_MS as f64;
+            let away = (question.nodes - 1) as f64 / question.nodes.max(1) as f64;
+            Figures {
+                store_operations: chunks.min(rate) + sessions,
+                is_most,
+                added_latency_us: away * (latency_us + BATCH_US as f64 / 2.0),
+                outage: "the owner spends what it has debited, then the policy decides",
+                ..plain
+            }
+        }
+        Way::Gossip => {
+            // Each round twice as many know.
+            let rounds = u64::from(question.nodes.max(1).ilog2()) + 1;
+            let spread =
+                question.rate.saturating_mul(rounds * SPREAD_EVERY_MS) / 1_000 / question.keys.max(1);
+            let adds = if question.nodes <= 1 { 0 } else { spread };
+            Figures {
+                store_operations: 0.0,
+                added_latency_us: 0.0,
+                adds: Some(adds),
+                worst: exact.map(|exact| exact.saturating_add(adds)),
+                outage: "there is no store; nodes that can't hear each other each admit the whole limit",
+                ..plain
+            }
+        }
+    }
+}
+
+/// Which part of the checks waits for the store.
+fn waits(pace: Option<Pace>) -> f64 {
+    match pace {
+        Some(Pace::Steady { waits, .. }) => waits,
+        Some(Pace::Short) | None => 1.0,
+    }
+}
+
+fn demand(question: &Question, holders: u64) -> Demand {
+    let all = holders.max(1) as f64 * question.keys.max(1) as f64 * 1_000.0;
+    Demand {
+        per_ms: question.rate as f64 / all,
+        holders,
+        latency_ms: question.store_latency_us as f64 / 1_000.0,
+    }
+}
+
+fn recommended(question: &Question, figures: &[Figures]) -> (Answer, String) {
+    let of = |way: Way| figures.iter().find(|figures| figures.way == way);
+    if question.is_counted_elsewhere {
+        let why = "a database that is asked anyway can count in the same transaction: one more system only adds a way to \
+                   disagree with it";
+        return (Answer::NotNeeded, why.into());
+    }
+    let must_last = matches!(question.purpose, Purpose::Billing | Purpose::Security);
+    if question.nodes <= 1 && !must_last {
+        let why =
+            "one node has nobody to agree with: count in its process, and lose the count when it restarts";
+        return (Answer::NotNeeded, why.into());
+    }
+    if question.is_exact {
+        let why = "exactness on every operation is one decision at one place each time: the store's, with a tight time-out and \
+                   onFailure `closed`";
+        return (Answer::Use(Way::Central), why.into());
+    }
+    let owned = Way::Owned.is_available();
+    match question.purpose {
+        Purpose::Security => {
+            let why = "one-time codes and passwords are few and each counts: the store decides, and nothing is kept anywhere else";
+            (Answer::Use(Way::Central), why.into())
+        }
+        Purpose::Billing if owned => (
+            Answer::Use(Way::Owned),
+            "what is paid for is counted by one owner, ahead of what it admits".into(),
+        ),
+        Purpose::Billing => {
+            let why = "what is paid for is counted exactly and survives every node; `owned` would be cheaper, and isn't there yet";
+            (Answer::Use(Way::Central), why.into())
+        }
+        Purpose::Authenticated if owned => {
+            let why =
+                "callers that are known come all the time: their owner decides exactly, without the store";
+            (Answer::Use(Way::Owned), why.into())
+        }
+        Purpose::Authenticated | Purpose::Abuse => match of(Way::Leased) {
+            Some(leased) if terms_of(question).is_none() => {
+                let why = format!(
+                    "a twentieth of {} is too little to be leased, so the store decides: {:.0} operations/s",
+                    question.definition.limit, leased.store_operations
+                );
+                (Answer::Use(Way::Central), why)
+            }
+            Some(leased) if !leased.is_most && leased.store_operations >= question.rate as f64 / 2.0 => {
+                let why = "a key comes so seldom to a node that a lease is hardly used before it ends: asking each time is as cheap, \
+                           and exact";
+                (Answer::Use(Way::Central), why.into())
+            }
+            Some(leased) if leased.is_most => {
+                let why = "leases admit no more than the limit and decide most checks in process; but as much is asked for as the \
+                           limit has, so what is left is fought for at the store: give it a higher limit, or shed load before it";
+                (Answer::Use(Way::Leased), why.into())
+            }
+            leased => {
+                let share = leased
+                    .map_or(0.0, |leased| 100.0 * leased.store_operations / question.rate.max(1) as f64);
+                let why = format!(
+                    "decided in process without admitting more than the limit; the store sees {share:.2} % of the checks"
+                );
+                (Answer::Use(Way::Leased), why)
+            }
+        },
+    }
+}
+
+fn terms_of(question: &Question) -> Option<Terms> {
+    terms(&Definition { mechanism: Mechanism::Leased, ..question.definition.clone() }, "")
+}

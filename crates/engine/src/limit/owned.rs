@@ -1,0 +1,150 @@
+//! Owned limits (M3): one node decides a key, and the others forward to it.
+//!
+//! An owner spends from a purse as a holder of a lease does (M2): what it admits was debited at the store before. That is the ceiling it
+//! persists ahead of what it admits, and it is all that safety rests on. Two nodes that both take themselves for the owner each spend
+//! what they debited; an owner that was stopped and wakes finds its purse closed. So who owns what needs no
+//! agreement: it follows from the sessions that a node sees, and a mistake costs a detour.
+
+use super::calls::{Answered, CheckCall, Checked, Denial, Source};
+use super::check::Wanted;
+use super::definitions::Current;
+use super::leasing::terms;
+use crate::engine::{Engine, Node};
+use crate::peers::{PeerVerdict, Peers};
+use baton_core::Key;
+use baton_core::cluster::is_proved;
+use baton_core::limit::{Mechanism, meter_key};
+use baton_core::lock::NodeId;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// Who decides a check.
+pub(super) enum Way {
+    /// This node, if it has something to spend.
+    Here,
+    /// Another one.
+    To(NodeId),
+    /// The store.
+    Store,
+}
+
+impl Engine {
+    /// From here on other nodes can be asked.
+    pub fn connect_peers(&self, peers: Arc<dyn Peers>) {
+        self.node.forwarding.connect(peers);
+    }
+
+    /// Whether somebody shows that it is a node of the same cluster, and means this one.
+    pub fn is_peer(&self, proof: &str) -> bool {
+        self.node.key().is_ok_and(|key| is_proved(key, self.node.id, proof))
+    }
+
+    /// Decides checks that another node has forwarded; none of them is forwarded again.
+    pub async fn check_for_peer(&self, calls: &[CheckCall]) -> Vec<PeerVerdict> {
+        // Each by itself: one that has to ask the store doesn't hold up those behind it.
+        let one = |call: &CheckCall| tokio::spawn(self.node.clone().decide_as_owner(call.clone()));
+        let deciding: Vec<_> = calls.iter().map(one).collect();
+        let mut verdicts = Vec::with_capacity(calls.len());
+        for deciding in deciding {
+            verdicts.push(deciding.await.unwrap_or(PeerVerdict::Undecided));
+        }
+        verdicts
+    }
+}
+
+impl Node {
+    /// Whether this node owns a meter, as far as it knows.
+    pub(super) fn owns(&self, place: &Key) -> bool {
+        self.members.ring().owner(place.group) == Some(self.id)
+    }
+
+    /// Who decides a check that may be decided without the store.
+    pub(super) fn way(&self, call: &CheckCall, current: &Current, metered: &str) -> Way {
+        let definition = &current.defined.definition;
+        if definition.mechanism != Mechanism::Owned {
+            return Way::Here;
+        }
+        if terms(definition, metered).is_none() {
+            return Way::Store;
+        }
+        let place = meter_key(&call.limit, metered);
+        match self.members.ring().owner(place.group) {
+            Some(owner) if owner == self.id => Way::Here,
+            Some(_) if self.hot.is_delegated(&place, self.uptime_ms()) => Way::Here,
+            Some(owner) => Way::To(owner),
+            None => Way::Store,
+        }
+    }
+
+    /// What the owner says, or the one that it takes for the owner. Nothing if neither decides: then the store does.
+    pub(super) async fn ask_owner(
+        self: &Arc<Self>,
+        owner: NodeId,
+        call: &CheckCall,
+        current: &Current,
+        until: Instant,
+    ) -> Option<Answered> {
+        let mut verdict = self.forward(owner, call, until).await?;
+        if let PeerVerdict::NotOwner { owner: Some(other) } = verdict
+            && other != owner
+            && other != self.id
+        {
+            verdict = self.forward(other, call, until).await?;
+        }
+        let PeerVerdict::Decided { denial, capacity, remaining, reset_ms, by_store, delegated } = verdict
+        else {
+            return None;
+        };
+        if delegated {
+            let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
+            self.hot.delegate(meter_key(&call.limit, metered), self.uptime_ms());
+        }
+        let source = if by_store { Source::Central } else { Source::Owner };
+        let checked = Checked {
+            defined: current.defined.clone(),
+            capacity,
+            remaining,
+            reset_ms,
+            source,
+            would_refuse: false,
+            receipt: None,
+            place: None,
+        };
+        let refused = denial.map(|denial| (0, denial));
+        Some(Answered { allowed: refused.is_none(), indices: vec![0], checks: vec![checked], refused })
+    }
+
+    async fn decide_as_owner(self: Arc<Self>, call: CheckCall) -> PeerVerdict {
+        let Ok(current) = self.definition(&call.limit, self.deadline()).await else {
+            return PeerVerdict::Undecided;
+        };
+        let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
+        match self.way(&call, &current, metered) {
+            Way::Here => {}
+            Way::To(owner) => return PeerVerdict::NotOwner { owner: Some(owner) },
+            Way::Store => return PeerVerdict::NotOwner { owner: None },
+        }
+        let answered = self.check_limits(std::slice::from_ref(&call), &Wanted::default(), true).await;
+        match answered {
+            Ok(answered) => verdict(&answered, self.hot.is_hot(&meter_key(&call.limit, metered))),
+            Err(_) => PeerVerdict::Undecided,
+        }
+    }
+}
+
+fn verdict(answered: &Answered, delegated: bool) -> PeerVerdict {
+    let Some(found) = answered.checks.first() else { return PeerVerdict::Undecided };
+    // A policy's decision is each node's own: whoever forwarded it has a share too.
+    if found.source == Source::Fallback {
+        return PeerVerdict::Undecided;
+    }
+    let denial = answered.refused.map(|(_, denial): (usize, Denial)| denial);
+    PeerVerdict::Decided {
+        denial,
+        capacity: found.capacity,
+        remaining: found.remaining,
+        reset_ms: found.reset_ms,
+        by_store: found.source == Source::Central,
+        delegated,
+    }
+}

@@ -1,0 +1,57 @@
+//! How nodes speak with each other.
+
+use crate::limit::{CheckCall, Denial};
+use baton_core::lock::NodeId;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// Another node, and what to show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Which.
+    pub id: NodeId,
+    /// Where it is reached.
+    pub address: Arc<str>,
+    /// That the caller belongs to the same cluster.
+    pub proof: String,
+}
+
+/// What an owner says to a check that was forwarded to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PeerVerdict {
+    /// Yes or no.
+    Decided {
+        /// Why not, if not.
+        denial: Option<Denial>,
+        /// How much the key may use at once.
+        capacity: u64,
+        /// What is left.
+        remaining: u64,
+        /// In how many milliseconds all of it is available again.
+        reset_ms: u64,
+        /// Whether the store had to be asked.
+        by_store: bool,
+        /// Whether the key is so hot that whoever forwards it should decide it for a while.
+        delegated: bool,
+    },
+    /// It doesn't own the key; who does, as far as it knows.
+    NotOwner {
+        /// The owner.
+        owner: Option<NodeId>,
+    },
+    /// It couldn't decide. Whoever forwarded it does so as if there were no owner.
+    Undecided,
+}
+
+/// There was no answer, or none that can be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoAnswer;
+
+/// Verdicts to come, one for each call, in their order.
+pub type Verdicts<'a> = Pin<Box<dyn Future<Output = Result<Vec<PeerVerdict>, NoAnswer>> + Send + 'a>>;
+
+/// The way to other nodes: over HTTP in the server.
+pub trait Peers: Send + Sync {
+    /// Asks an owner. The caller bounds the time.
+    fn check<'a>(&'a self, peer: &'a Peer, calls: &'a [CheckCall]) -> Verdicts<'a>;
+}

@@ -1,0 +1,168 @@
+//! What nodes say to each other. Fields that a newer version adds are passed over by an older one.
+
+use baton_core::Name;
+use baton_core::lock::NodeId;
+use baton_engine::limit::{CheckCall, Denial};
+use baton_engine::peers::PeerVerdict;
+use serde::{Deserialize, Serialize};
+
+/// Forwarded checks.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Checks {
+    pub(crate) checks: Vec<Check>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Check {
+    namespace: String,
+    limit: String,
+    key: String,
+    cost: u64,
+}
+
+impl Checks {
+    pub(crate) fn of(calls: &[CheckCall]) -> Self {
+        let check = |call: &CheckCall| Check {
+            namespace: call.limit.namespace().into(),
+            limit: call.limit.key().into(),
+            key: call.key.clone(),
+            cost: call.cost,
+        };
+        Self { checks: calls.iter().map(check).collect() }
+    }
+
+    pub(crate) fn into_calls(self) -> Vec<CheckCall> {
+        let call = |check: Check| CheckCall {
+            limit: Name::new(&check.namespace, &check.limit),
+            key: check.key,
+            cost: check.cost,
+        };
+        self.checks.into_iter().map(call).collect()
+    }
+}
+
+/// What came of them, in their order.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Verdicts {
+    pub(crate) verdicts: Vec<Verdict>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Verdict {
+    #[serde(rename_all = "camelCase")]
+    Allowed {
+        capacity: u64,
+        remaining: u64,
+        reset_millis: u64,
+        by_store: bool,
+        #[serde(default)]
+        delegated: bool,
+    },
+    #[serde(rename_all = "camelCase")]
+    Refused {
+        capacity: u64,
+        remaining: u64,
+        reset_millis: u64,
+        by_store: bool,
+        retry_after_millis: Option<u64>,
+        is_local: bool,
+        #[serde(default)]
+        delegated: bool,
+    },
+    #[serde(rename_all = "camelCase")]
+    NotOwner {
+        owner: Option<u64>,
+    },
+    Undecided,
+}
+
+const BY_STORE: &str = "budget_exhausted";
+const LOCAL: &str = "local_budget_exhausted";
+
+impl From<PeerVerdict> for Verdict {
+    fn from(verdict: PeerVerdict) -> Self {
+        match verdict {
+            PeerVerdict::Decided { denial: None, capacity, remaining, reset_ms, by_store, delegated } => {
+                Self::Allowed { capacity, remaining, reset_millis: reset_ms, by_store, delegated }
+            }
+            PeerVerdict::Decided {
+                denial: Some(denial),
+                capacity,
+                remaining,
+                reset_ms,
+                by_store,
+                delegated,
+            } => Self::Refused {
+                capacity,
+                remaining,
+                reset_millis: reset_ms,
+                by_store,
+                retry_after_millis: denial.retry_after_ms,
+                is_local: denial.reason == LOCAL,
+                delegated,
+            },
+            PeerVerdict::NotOwner { owner } => Self::NotOwner { owner: owner.map(|owner| owner.0) },
+            PeerVerdict::Undecided => Self::Undecided,
+        }
+    }
+}
+
+impl From<Verdict> for PeerVerdict {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Allowed { capacity, remaining, reset_millis, by_store, delegated } => Self::Decided {
+                denial: None,
+                capacity,
+                remaining,
+                reset_ms: reset_millis,
+                by_store,
+                delegated,
+            },
+            Verdict::Refused {
+                capacity,
+                remaining,
+                reset_millis,
+                by_store,
+                retry_after_millis,
+                is_local,
+                delegated,
+            } => {
+                let reason = if is_local { LOCAL } else { BY_STORE };
+                let denial = Some(Denial { reason, retry_after_ms: retry_after_millis });
+                Self::Decided { denial, capacity, remaining, reset_ms: reset_millis, by_store, delegated }
+            }
+            Verdict::NotOwner { owner } => Self::NotOwner { owner: owner.map(NodeId) },
+            Verdict::Undecided => Self::Undecided,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verdict_arrives_as_it_was_given() {
+        let decided = |denial| PeerVerdict::Decided {
+            denial,
+            capacity: 100,
+            remaining: 7,
+            reset_ms: 1_300,
+            by_store: true,
+            delegated: true,
+        };
+        for verdict in [
+            decided(None),
+            decided(Some(Denial { reason: BY_STORE, retry_after_ms: None })),
+            decided(Some(Denial { reason: LOCAL, retry_after_ms: Some(250) })),
+            PeerVerdict::NotOwner { owner: Some(NodeId(u64::MAX)) },
+            PeerVerdict::NotOwner { owner: None },
+            PeerVerdict::Undecided,
+        ] {
+            let text = serde_json::to_string(&Verdict::from(verdict.clone())).unwrap();
+            let read: Verdict = serde_json::from_str(&text).unwrap();
+            assert_eq!(PeerVerdict::from(read), verdict, "{text}");
+        }
+    }
+}

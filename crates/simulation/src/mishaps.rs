@@ -1,0 +1,44 @@
+//! What goes wrong, and when: drawn from the seed before anything happens.
+
+use crate::chance::Dice;
+use crate::plan::Plan;
+
+/// How long a crashed node is away, unless the run is too short for that.
+const AWAY_US: u64 = 5_000_000;
+
+/// What happens to a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mishap {
+    /// It dies, with all it holds.
+    Crash,
+    /// It is there, knowing nothing.
+    Come,
+    /// The store can't be reached from it until then.
+    Cut { until_us: u64 },
+    /// The store can be reached again, if nothing else cut it off.
+    Heal,
+}
+
+/// All that goes wrong: when, and at which place.
+pub fn draw(plan: &Plan) -> Vec<(u64, usize, Mishap)> {
+    let mut dice = Dice::new(plan.seed, 3);
+    let duration_us = plan.duration_ms * 1_000;
+    // Not at the very beginning, when nothing is held yet, nor so late that nothing follows.
+    let moment = |dice: &mut Dice| duration_us / 10 + dice.below(duration_us * 8 / 10);
+    let mut all = Vec::new();
+    for _ in 0..plan.crashes {
+        let (at_us, place) = (moment(&mut dice), dice.below(plan.nodes) as usize);
+        all.push((at_us, place, Mishap::Crash));
+        all.push((at_us + AWAY_US.min(duration_us / 5), place, Mishap::Come));
+    }
+    for place in plan.nodes..plan.places() {
+        all.push((moment(&mut dice), place as usize, Mishap::Come));
+    }
+    for _ in 0..plan.partitions {
+        let (at_us, place) = (moment(&mut dice), dice.below(plan.nodes) as usize);
+        let until_us = at_us + plan.partition_ms * 1_000;
+        all.push((at_us, place, Mishap::Cut { until_us }));
+        all.push((until_us, place, Mishap::Heal));
+    }
+    all
+}
