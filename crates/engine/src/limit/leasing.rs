@@ -215,7 +215,15 @@ pub(super) fn terms(definition: &Definition, key: &str) -> Option<Terms> {
         && !definition.audit
         && definition.limit_of(key) / 20 >= CHUNK_MIN;
     let ttl_ms = definition.lease_ttl_ms.unwrap_or(TTL_MS).min(definition.window_ms.max(100));
-    is_leased.then_some(Terms { ttl_ms, size: definition.lease_size })
+    let size = match definition.mechanism {
+        // Nobody else wants any, and what dies with an owner is to be one chunk: no lease grows beyond it by being renewed.
+        Mechanism::Owned => {
+            let chunk = definition.limit_of(key) / 20;
+            Some(definition.lease_size.map_or(chunk, |size| size.min(chunk)))
+        }
+        _ => definition.lease_size,
+    };
+    is_leased.then_some(Terms { ttl_ms, size })
 }
 
 impl Node {
