@@ -90,16 +90,10 @@ impl Group {
             tee.begin(output);
         }
         let group = Self { id: Pid::from_child(&child), terminal: Terminal::open(), leader: None };
-        group.go_on();
-        Ok(group)
-    }
-
-    /// In the foreground if we are, and running: it may have been stopped for reading before it got there.
-    fn go_on(&self) {
-        if let Some(terminal) = &self.terminal {
-            terminal.give(self.id);
-            self.send(Signal::CONT);
+        if let Some(terminal) = &group.terminal {
+            terminal.give(group.id);
         }
+        Ok(group)
     }
 
     /// To everyone in it. Nobody may be left; then there is nobody to miss it.
@@ -134,11 +128,18 @@ impl Group {
         if ![Signal::TSTP, Signal::TTIN, Signal::TTOU].iter().any(|stop| stop.as_raw() == signal) {
             return;
         }
+        if signal != Signal::TSTP.as_raw() && terminal.is_with(self.id) {
+            // It wanted to read before it was given the terminal, and now it has it.
+            self.send(Signal::CONT);
+            return;
+        }
         terminal.take_back(self.id);
         kill_current_process_group(Signal::TSTP).ok();
         // Continued. We didn't renew meanwhile: if the lease is over, the command must not run on.
         if !lease.is_lost() {
-            self.go_on();
+            // In this order: once it has the terminal, it may be stopped from there, and that must not be undone.
+            self.send(Signal::CONT);
+            terminal.give(self.id);
         }
     }
 

@@ -25,9 +25,14 @@ impl Terminal {
         }
     }
 
+    /// Whether the command's group has it.
+    pub fn is_with(&self, group: Pid) -> bool {
+        tcgetpgrp(stdin()).is_ok_and(|foreground| foreground == group)
+    }
+
     /// Takes it back from the command's group.
     pub fn take_back(&self, group: Pid) {
-        if tcgetpgrp(stdin()).is_ok_and(|foreground| foreground == group) {
+        if self.is_with(group) {
             move_to(self.ours);
         }
     }
