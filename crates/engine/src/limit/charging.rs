@@ -14,6 +14,9 @@ use tokio::time::Instant;
 /// The first pause before a charge of unknown outcome is sent again.
 const RESEND_FIRST: Duration = Duration::from_millis(5);
 
+/// How often a definition may change under one charge.
+const NEWER_MAX: usize = 8;
+
 impl Node {
     /// Charges meters. What has a memo is sent again while its outcome is unknown; what has none may have happened then.
     pub(super) async fn charge(&self, charge: &Charge, until: Instant) -> Result<Charged, Failure> {
@@ -59,7 +62,7 @@ impl Node {
             currents.push(self.definition(name, until).await?);
         }
         // A definition changes seldom: one that is newer than what was just read is one that came meanwhile.
-        for _ in 0..names.len() + 3 {
+        for _ in 0..names.len() + NEWER_MAX {
             let charge = charge(&currents)?;
             let charged = self.charge(&charge, until).await?;
             self.note_overshoot(names, &charge, &charged);

@@ -240,14 +240,20 @@ async fn a_definition_that_changes_under_load_loses_no_count() {
     for caller in callers {
         admitted += caller.await.unwrap();
     }
-    // Whoever was quicker than the changes leaves some.
-    while check(&ground.engines[2], "l", "k", 1).await.allowed {
+    // Whoever was quicker than the changes leaves some. The node that made the last one knows it.
+    while check(&ground.engines[1], "l", "k", 1).await.allowed {
         admitted += 1;
     }
     // The last limit is 120. While it was 200 or 150 more may have passed, and that stays counted up to the new limit.
     assert!((120..=200).contains(&admitted), "{admitted}");
-    let usage = ground.engines[2].usage(&name("l"), "k").await.unwrap();
+    let usage = ground.engines[1].usage(&name("l"), "k").await.unwrap();
     assert_eq!(usage.used, 120, "what was admitted is still counted: {usage:?}");
+    // The others hear of it within moments, or read it again after a while.
+    let until = Instant::now() + Duration::from_secs(20);
+    while ground.engines[2].usage(&name("l"), "k").await.unwrap().capacity != usage.capacity {
+        assert!(Instant::now() < until, "another node never hears of a change");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
