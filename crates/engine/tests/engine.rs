@@ -17,6 +17,7 @@ mod engine {
     mod outages;
     mod overflow;
     mod owned;
+    mod promptly;
     mod shares;
     mod stopping;
 }

@@ -19,8 +19,9 @@ fn a_command_that_loses_its_lock_gets_sigterm_in_time_and_baton_says_so() {
     server.pause();
     let paused = Instant::now();
     line_of(&told);
-    // Nobody else can have had it: the lease had at most its TTL left when the server last answered.
-    assert!(paused.elapsed() < Duration::from_millis(1_100), "{:?}", paused.elapsed());
+    // Nobody else can have had it: the lease had at most its TTL left when the server last answered. The rest is the shell's, which
+    // may be slow to tell on a busy machine.
+    assert!(paused.elapsed() < Duration::from_millis(1_000 + 400), "{:?}", paused.elapsed());
     let output = running.end();
     assert_eq!(output.code, 76, "{}", output.stderr);
     assert!(output.stderr.contains("lost") && output.stderr.contains("SIGTERM"), "{}", output.stderr);

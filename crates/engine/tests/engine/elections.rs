@@ -2,6 +2,7 @@
 
 use super::counting::Counting;
 use super::locks::until;
+use super::promptly::promptly;
 use baton_core::lock::{FencingToken, LockName, Mode};
 use baton_engine::election::{Observation, Observed, ProclaimCall};
 use baton_engine::lock::{AcquireCall, Granted, LockError, Refusal, ReleaseCall, RenewCall, Wait};
@@ -122,6 +123,10 @@ async fn next(observation: &mut Observation) -> (Option<String>, Option<FencingT
 
 #[tokio::test(flavor = "multi_thread")]
 async fn when_a_leader_with_a_thousand_candidates_dies_one_of_them_leads_in_time_by_a_handful_of_commits() {
+    promptly(a_leader_with_a_thousand_candidates_dies).await;
+}
+
+async fn a_leader_with_a_thousand_candidates_dies() -> (Duration, Duration) {
     let ground = ground().await;
     let (engine, election) = (&ground.engine, election("a thousand"));
     let promised = engine.store().guarantees();
@@ -162,16 +167,20 @@ async fn when_a_leader_with_a_thousand_candidates_dies_one_of_them_leads_in_time
     // The bar is 50 ms on the embedded store. Elsewhere it takes some round trips: to look, to read who is next, to commit,
     // and for this test to see it.
     let latest = ttl + promised.ttl_granularity + Duration::from_millis(50) + look * 4;
-    assert!(took <= latest, "{took:?} is later than {latest:?}");
     let commits = ground.store.commits() - before;
     assert!(commits <= 2, "{commits} commits for one failover");
     let done = candidates.iter().filter(|candidate| candidate.is_finished()).count();
     assert!(done <= 1, "one new leader, not {done}");
     candidates.iter().for_each(|candidate| candidate.abort());
+    (took, latest)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_resignation_the_next_one_of_a_thousand_leads_within_ten_milliseconds_of_the_stores_answer() {
+    promptly(the_next_one_of_a_thousand_leads_on_resignation).await;
+}
+
+async fn the_next_one_of_a_thousand_leads_on_resignation() -> (Duration, Duration) {
     let ground = ground().await;
     let (engine, election) = (&ground.engine, election("resigned"));
     let leader = leads(engine, &election, "first", Duration::from_secs(60)).await;
@@ -192,10 +201,10 @@ async fn on_resignation_the_next_one_of_a_thousand_leads_within_ten_milliseconds
     let (next, heard) = candidates.join_next().await.unwrap().unwrap();
     assert!(next.unwrap().fencing > leader.fencing);
     let late = heard.saturating_duration_since(resigned);
-    // The bar is 10 ms; the rest is for a machine that is busy with other tests.
-    assert!(late < Duration::from_millis(10 + 90), "{late:?} after the resignation was answered");
     let commits = ground.store.commits() - before;
     assert_eq!(commits, 1, "the resignation's own commit elects the next");
+    // The bar is 10 ms; the rest is for a machine that is busy with other tests.
+    (late, Duration::from_millis(10 + 90))
 }
 
 #[tokio::test]

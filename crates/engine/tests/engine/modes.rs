@@ -1,6 +1,7 @@
 //! Semaphores, read/write locks and lock-delays on a real store (L14, L17).
 
 use super::locks::{Ground, call, ground, queued, release, until};
+use super::promptly::promptly;
 use baton_core::lock::{Family, Hold, LockName, Mode};
 use baton_engine::Engine;
 use baton_engine::lock::{AcquireCall, ForceCall, Granted, HistoryKind, LockError, Refusal, RenewCall, Wait};
@@ -127,6 +128,10 @@ async fn readers_and_writers_never_mix_and_everybody_gets_in() {
 
 #[tokio::test]
 async fn a_permit_whose_lease_ran_out_goes_to_the_next_within_fifty_milliseconds() {
+    promptly(a_permit_whose_lease_ran_out_goes_to_the_next).await;
+}
+
+async fn a_permit_whose_lease_ran_out_goes_to_the_next() -> (Duration, Duration) {
     let Ground { engine, .. } = &ground().await;
     let promised = engine.store().guarantees();
     let ttl = promised.ttl_min.max(Duration::from_millis(300));
@@ -141,8 +146,7 @@ async fn a_permit_whose_lease_ran_out_goes_to_the_next_within_fifty_milliseconds
     assert_eq!((stays.hold, dies.hold), (Hold::Permit { slot: 0 }, Hold::Permit { slot: 1 }));
     assert_eq!(next.hold, dies.hold, "the slot is free again");
     assert!(next.fencing > dies.fencing && after >= before + ttl);
-    let latest = ttl + promised.ttl_granularity + Duration::from_millis(50);
-    assert!(after <= granted_by + latest, "{:?}", after - granted_by);
+    (after - granted_by, ttl + promised.ttl_granularity + Duration::from_millis(50))
 }
 
 #[tokio::test]
@@ -199,6 +203,10 @@ async fn several_holders_are_shown_listed_remembered_and_forced() {
 
 #[tokio::test]
 async fn a_lock_stays_closed_for_its_delay_after_an_expiry_and_then_goes_to_whoever_waits() {
+    promptly(a_lock_stays_closed_for_its_delay_and_then_goes_to_whoever_waits).await;
+}
+
+async fn a_lock_stays_closed_for_its_delay_and_then_goes_to_whoever_waits() -> (Duration, Duration) {
     let Ground { engine, .. } = &ground().await;
     let promised = engine.store().guarantees();
     let ttl = promised.ttl_min.max(Duration::from_millis(200));
@@ -223,9 +231,8 @@ async fn a_lock_stays_closed_for_its_delay_after_an_expiry_and_then_goes_to_whoe
     let next = waits(engine, "next", Mode::Exclusive).await.unwrap();
     let after = Instant::now();
     assert!(after >= before + ttl + delay, "inside the delay");
-    let latest = ttl + delay + promised.ttl_granularity + Duration::from_millis(50);
-    assert!(after <= granted_by + latest, "{:?}", after - granted_by);
     engine.release(&lock(), release("next", &next)).await.unwrap();
+    (after - granted_by, ttl + delay + promised.ttl_granularity + Duration::from_millis(50))
 }
 
 #[tokio::test]
