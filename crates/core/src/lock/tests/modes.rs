@@ -243,6 +243,21 @@ fn one_holder_of_several_is_forced_by_its_token() {
 }
 
 #[test]
+fn who_else_holds_it_is_told_also_when_forcing_has_to_be_decided_again_or_was_done_unheard() {
+    let mut world = World::default();
+    let alice = world.take_as(ALICE, &permit(ALICE, 3));
+    let bob = world.take_as(BOB, &permit(BOB, 3));
+    let bobs = bob.fencing.resolve(crate::Revision(0));
+    // A first draft has chosen alice, and its commit didn't hold.
+    let reply = world.force(Some(alice.id));
+    assert!(matches!(&reply, Reply::Forced { id, others, .. } if *id == alice.id && *others == [bobs]));
+    // Or it did, and nobody heard of it; meanwhile somebody else has come.
+    world.take_as(CAROL, &permit(CAROL, 3));
+    assert_eq!(world.force(Some(alice.id)), reply);
+    assert_eq!(world.holders(), vec![bob.id, world.id(CAROL)]);
+}
+
+#[test]
 fn a_repeated_acquire_of_one_holder_among_several_is_the_same_grant() {
     let mut world = World::default();
     world.take_as(ALICE, &reader(ALICE));
