@@ -8,7 +8,6 @@ use super::roster::Holder;
 use super::state::State;
 use crate::commit::Ttl;
 use crate::view::{Pause, Stamp};
-use alloc::vec::Vec;
 use core::time::Duration;
 
 /// How long the note of a forced release is kept.
