@@ -1,8 +1,7 @@
 //! What is simulated, and what is refused because it would take too long or make no sense.
 
-use baton_core::limit::{Definition, Policy, slack};
-use baton_core::meter::{Algorithm, Reclaim};
-use baton_core::record::WallTime;
+use baton_core::limit::{Definition, slack};
+use baton_core::meter::Algorithm;
 use std::fmt;
 
 /// Nodes at a time, with those that join.
@@ -177,24 +176,7 @@ impl Plan {
 /// A limit with nothing special about it.
 pub fn definition(algorithm: Algorithm, limit: u64, window_ms: u64) -> Definition {
     Definition {
-        algorithm,
-        limit,
-        window_ms,
-        burst: None,
-        calendar: None,
-        staggered: true,
         mechanism: baton_core::limit::Mechanism::Leased,
-        on_failure: Policy::Closed,
-        purpose: None,
-        lease_size: None,
-        lease_ttl_ms: None,
-        reclaim: Reclaim::Burn,
-        local_cap: None,
-        expected_nodes: None,
-        keys_max: KEYS_MAX,
-        audit: false,
-        dry_run: false,
-        changed_at: WallTime(0),
-        overrides: Vec::new(),
+        ..Definition::plain(algorithm, limit, window_ms)
     }
 }

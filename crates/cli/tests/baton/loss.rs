@@ -6,6 +6,15 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn a_command_that_loses_its_lock_gets_sigterm_in_time_and_baton_says_so() {
+    // A busy machine's shell may be late to tell; one that is told late each time was told too late.
+    let late: Vec<_> = (0..3).map_while(|_| Some(told_after()).filter(|took| *took >= TOLD_WITHIN)).collect();
+    assert!(late.len() < 3, "{late:?}");
+}
+
+/// Nobody else can have had it: the lease had at most its TTL, a second, left when the server last answered.
+const TOLD_WITHIN: Duration = Duration::from_millis(1_100);
+
+fn told_after() -> Duration {
     let server = Server::start();
     let (ready, told) = (server.file("ready"), server.file("told"));
     let script = format!(
@@ -19,13 +28,12 @@ fn a_command_that_loses_its_lock_gets_sigterm_in_time_and_baton_says_so() {
     server.pause();
     let paused = Instant::now();
     line_of(&told);
-    // Nobody else can have had it: the lease had at most its TTL left when the server last answered. The rest is the shell's, which
-    // may be slow to tell on a busy machine.
-    assert!(paused.elapsed() < Duration::from_millis(1_000 + 400), "{:?}", paused.elapsed());
+    let took = paused.elapsed();
     let output = running.end();
     assert_eq!(output.code, 76, "{}", output.stderr);
     assert!(output.stderr.contains("lost") && output.stderr.contains("SIGTERM"), "{}", output.stderr);
     server.resume();
+    took
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! and limit.
 
 use super::calendar::{Calendar, CalendarUnit};
+use super::names::names;
 use crate::codec::{Decoder, Encoder, Unreadable};
 use crate::meter::{Algorithm, Reclaim};
 use crate::record::{Bytes, WallTime};
@@ -14,6 +15,8 @@ use alloc::vec::Vec;
 
 /// Overrides of one definition.
 pub const OVERRIDES_MAX: usize = 1_000;
+/// Keys with a meter of their own at a node, if nothing is said.
+pub const KEYS_MAX: u64 = 1_000_000;
 
 /// What a limit is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,34 +68,6 @@ pub struct Override {
     pub key: String,
     /// How much in a window, and at once.
     pub limit: u64,
-}
-
-macro_rules! names {
-    ($(#[doc = $doc:literal])+ $type:ident { $($(#[doc = $what:literal])+ $variant:ident = $number:literal $name:literal,)+ }) => {
-        $(#[doc = $doc])+
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum $type {
-            $($(#[doc = $what])+ $variant,)+
-        }
-
-        impl $type {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// As people write it.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
-            }
-
-            fn number(self) -> u8 {
-                match self { $(Self::$variant => $number),+ }
-            }
-
-            fn of_number(number: u8) -> Result<Self, Unreadable> {
-                match number { $($number => Ok(Self::$variant),)+ _ => Err(Unreadable) }
-            }
-        }
-    };
 }
 
 names! {
@@ -161,6 +136,31 @@ const DRY_RUN: u8 = 4;
 const OPTIMISTIC: u8 = 8;
 
 impl Definition {
+    /// One with nothing special about it: the store decides, and nobody else.
+    pub fn plain(algorithm: Algorithm, limit: u64, window_ms: u64) -> Self {
+        Self {
+            algorithm,
+            limit,
+            window_ms,
+            burst: None,
+            calendar: None,
+            staggered: true,
+            mechanism: Mechanism::Central,
+            on_failure: Policy::Closed,
+            purpose: None,
+            lease_size: None,
+            lease_ttl_ms: None,
+            reclaim: Reclaim::Burn,
+            local_cap: None,
+            expected_nodes: None,
+            keys_max: KEYS_MAX,
+            dry_run: false,
+            audit: false,
+            changed_at: WallTime::default(),
+            overrides: Vec::new(),
+        }
+    }
+
     /// The limit of a key.
     pub fn limit_of(&self, key: &str) -> u64 {
         let own = self.overrides.binary_search_by(|known| known.key.as_str().cmp(key));

@@ -9,6 +9,7 @@
 //! Layout of a segment, version 1: its number, how many lines, then each: event, at, node, number, amount, remaining, spent, time to
 //! live, then key, by, reference and source.
 
+use super::names::names;
 use crate::codec::{Decoder, Encoder, Unreadable};
 use crate::commit::Ttl;
 use crate::name::{Kind, Name};
@@ -70,55 +71,30 @@ impl Log {
     }
 }
 
-macro_rules! events {
-    ($($(#[doc = $what:literal])+ $variant:ident = $number:literal $name:literal,)+) => {
-        /// What happened.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Event {
-            $($(#[doc = $what])+ $variant,)+
-        }
-
-        impl Event {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// In a word.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
-            }
-
-            fn number(self) -> u8 {
-                match self { $(Self::$variant => $number),+ }
-            }
-
-            fn of_number(number: u8) -> Result<Self, Unreadable> {
-                match number { $($number => Ok(Self::$variant),)+ _ => Err(Unreadable) }
-            }
-        }
-    };
-}
-
-events! {
-    /// A check passed, and was counted.
-    Allowed = 1 "allowed",
-    /// A check was refused, or no time could be booked: nothing was counted.
-    Refused = 2 "refused",
-    /// A time was booked.
-    Reserved = 3 "reserved",
-    /// Something was given back, or a reservation cancelled.
-    Refunded = 4 "refunded",
-    /// A place in flight was kept longer.
-    Kept = 5 "kept",
-    /// A place in flight was given back.
-    Left = 6 "left",
-    /// A lease was given.
-    Granted = 7 "granted",
-    /// A holder said what became of its lease, and goes on with it.
-    Renewed = 8 "renewed",
-    /// A holder gave back all it had.
-    Returned = 9 "returned",
-    /// A lease ended with something left in it.
-    Lapsed = 10 "lapsed",
+names! {
+    /// What happened.
+    Event {
+        /// A check passed, and was counted.
+        Allowed = 1 "allowed",
+        /// A check was refused, or no time could be booked: nothing was counted.
+        Refused = 2 "refused",
+        /// A time was booked.
+        Reserved = 3 "reserved",
+        /// Something was given back, or a reservation cancelled.
+        Refunded = 4 "refunded",
+        /// A place in flight was kept longer.
+        Kept = 5 "kept",
+        /// A place in flight was given back.
+        Left = 6 "left",
+        /// A lease was given.
+        Granted = 7 "granted",
+        /// A holder said what became of its lease, and goes on with it.
+        Renewed = 8 "renewed",
+        /// A holder gave back all it had.
+        Returned = 9 "returned",
+        /// A lease ended with something left in it.
+        Lapsed = 10 "lapsed",
+    }
 }
 
 /// A line.

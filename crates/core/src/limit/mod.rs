@@ -12,6 +12,7 @@
 //! - [`hot`]: keys that are used far more than others
 //! - [`log`]: what was decided, and what became of leases
 //! - [`metered`]: which meter something was counted on
+//! - `names`: choices that are stored as a number
 //! - [`purse`]: a lease, from its holder's side; [`till`]: what of it many threads spend from; [`holder`]: what it does with a check
 //! - [`slack`]: bounded approximation
 //! - [`share`]: what a node admits by itself in an outage
@@ -29,6 +30,7 @@ pub mod holder;
 pub mod hot;
 pub mod log;
 pub mod metered;
+mod names;
 pub mod purse;
 pub mod receipt;
 pub mod rule;

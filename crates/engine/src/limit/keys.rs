@@ -85,31 +85,10 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_core::limit::{Mechanism, Policy};
-    use baton_core::meter::{Algorithm, Reclaim};
+    use baton_core::meter::Algorithm;
 
     fn definition(window_ms: u64) -> Definition {
-        Definition {
-            algorithm: Algorithm::FixedWindow,
-            limit: 1,
-            window_ms,
-            burst: None,
-            calendar: None,
-            staggered: true,
-            mechanism: Mechanism::Central,
-            on_failure: Policy::Closed,
-            purpose: None,
-            lease_size: None,
-            lease_ttl_ms: None,
-            reclaim: Reclaim::Burn,
-            local_cap: None,
-            expected_nodes: None,
-            keys_max: 1,
-            dry_run: false,
-            audit: false,
-            changed_at: baton_core::WallTime(0),
-            overrides: Vec::new(),
-        }
+        Definition { keys_max: 1, ..Definition::plain(Algorithm::FixedWindow, 1, window_ms) }
     }
 
     fn counted(keys: &Keys) -> usize {

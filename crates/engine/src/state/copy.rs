@@ -105,31 +105,17 @@ pub(super) fn write(directory: &Path, name: u64, copied: &Copied) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_core::limit::{Mechanism, Policy};
-    use baton_core::meter::{Algorithm, Reclaim};
+    use baton_core::limit::Policy;
+    use baton_core::meter::Algorithm;
     use baton_core::{Revision, WallTime};
 
     fn copied() -> Copied {
         let definition = |limit| Definition {
-            algorithm: Algorithm::FixedWindow,
-            limit,
-            window_ms: 60_000,
-            burst: None,
-            calendar: None,
-            staggered: true,
-            mechanism: Mechanism::Central,
             on_failure: Policy::Local,
-            purpose: None,
-            lease_size: None,
-            lease_ttl_ms: None,
-            reclaim: Reclaim::Burn,
-            local_cap: None,
             expected_nodes: Some(3),
             keys_max: 10,
-            audit: false,
-            dry_run: false,
             changed_at: WallTime(5),
-            overrides: Vec::new(),
+            ..Definition::plain(Algorithm::FixedWindow, limit, 60_000)
         };
         let one = |name, limit| {
             (Name::new("n", name), Defined { definition: definition(limit), version: Revision(1 << 50) })

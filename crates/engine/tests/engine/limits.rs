@@ -1,9 +1,9 @@
 //! Limits on a real store (A2, A5 to A8, M1).
 
 use super::counting::Counting;
-use baton_core::limit::{Definition, Mechanism, Policy};
-use baton_core::meter::{Algorithm, Reclaim};
-use baton_core::{Name, WallTime};
+use baton_core::Name;
+use baton_core::limit::{Definition, Mechanism};
+use baton_core::meter::Algorithm;
 use baton_engine::limit::{Answered, Booked, CheckCall, LimitError, ReserveCall, Wanted};
 use baton_engine::{Config, Engine, Random};
 use baton_testkit::faulty::{Fault, Faulty};
@@ -13,27 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub fn definition(algorithm: Algorithm, limit: u64, window_ms: u64) -> Definition {
-    Definition {
-        algorithm,
-        limit,
-        window_ms,
-        burst: None,
-        calendar: None,
-        staggered: false,
-        mechanism: Mechanism::Central,
-        on_failure: Policy::Closed,
-        purpose: None,
-        lease_size: None,
-        lease_ttl_ms: None,
-        reclaim: Reclaim::Burn,
-        local_cap: None,
-        expected_nodes: None,
-        keys_max: 1_000_000,
-        dry_run: false,
-        audit: false,
-        changed_at: WallTime::default(),
-        overrides: Vec::new(),
-    }
+    Definition { staggered: false, ..Definition::plain(algorithm, limit, window_ms) }
 }
 
 const COUNTING: [Algorithm; 4] =

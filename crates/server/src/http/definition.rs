@@ -4,11 +4,9 @@ use baton_api::ErrorBody;
 use baton_api::limit::{self as wire, LimitDefinition, LimitOverride};
 use baton_api::limits::ENTRIES_MAX;
 use baton_core::WallTime;
+use baton_core::limit::definition::KEYS_MAX;
 use baton_core::limit::{Calendar, CalendarUnit, Definition, Mechanism, Override, Policy, Purpose};
 use baton_core::meter::{Algorithm, Reclaim};
-
-/// Keys with a meter of their own, if nothing is said.
-const KEYS_MAX_DEFAULT: u64 = 1_000_000;
 
 /// What a definition means. Every field is within its own limits already.
 pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
@@ -42,7 +40,7 @@ pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
         },
         local_cap: said.local_cap,
         expected_nodes: said.expected_nodes,
-        keys_max: said.max_keys.unwrap_or(KEYS_MAX_DEFAULT),
+        keys_max: said.max_keys.unwrap_or(KEYS_MAX),
         dry_run: said.dry_run,
         audit: said.audit.unwrap_or(is_usual),
         changed_at: WallTime::default(),

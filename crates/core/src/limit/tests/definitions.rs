@@ -16,25 +16,9 @@ use proptest::prelude::*;
 
 pub(crate) fn plain(limit: u64, window_ms: u64) -> Definition {
     Definition {
-        algorithm: Algorithm::FixedWindow,
-        limit,
-        window_ms,
-        burst: None,
-        calendar: None,
         staggered: false,
-        mechanism: Mechanism::Central,
-        on_failure: Policy::Closed,
-        purpose: None,
-        lease_size: None,
-        lease_ttl_ms: None,
-        reclaim: Reclaim::Burn,
-        local_cap: None,
-        expected_nodes: None,
         keys_max: 1,
-        dry_run: false,
-        audit: false,
-        changed_at: WallTime(0),
-        overrides: Vec::new(),
+        ..Definition::plain(Algorithm::FixedWindow, limit, window_ms)
     }
 }
 
