@@ -13,6 +13,7 @@ use baton_core::lock::name::Operation;
 use baton_core::lock::{Command, FencingToken, GrantId, LockName, LockToken, Principal, Reply};
 use baton_core::{Check, Commit, Outcome, Revision, WallTime, Write};
 use baton_store::{Reason, StoreError};
+use futures_util::FutureExt;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,38 +21,24 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 impl Engine {
-    /// Takes a lock, or queues for it (L1, L2, L3, L8, L9). Dropping the future is going away: it leaves the
-    /// queue, and a grant that wasn't delivered is taken back.
-    pub async fn acquire(&self, lock: &LockName, call: AcquireCall) -> Result<Granted, LockError> {
-        self.acquire_ranked(lock, call, 0).await
+    /// Takes a lock, or queues for it (L1, L2, L3, L8, L9). It is asked for at once. Dropping the future is going away:
+    /// it leaves the queue, and a grant that wasn't delivered is taken back.
+    pub fn acquire<'a>(
+        &'a self,
+        lock: &'a LockName,
+        call: AcquireCall,
+    ) -> impl Future<Output = Result<Granted, LockError>> + 'a {
+        self.acquire_ranked(lock, call, 0)
     }
 
     /// The same, behind those of lower rank in the queue.
-    pub(crate) async fn acquire_ranked(
-        &self,
-        lock: &LockName,
+    pub(crate) fn acquire_ranked<'a>(
+        &'a self,
+        lock: &'a LockName,
         call: AcquireCall,
         rank: u16,
-    ) -> Result<Granted, LockError> {
+    ) -> impl Future<Output = Result<Granted, LockError>> + 'a {
         let started = Instant::now();
-        let result = self.acquire_uncounted(lock, call, rank).await;
-        let metrics = &self.node.metrics;
-        match &result {
-            Ok(_) => {
-                metrics.acquire_seconds.observe(started.elapsed().as_secs_f64());
-                Metrics::count(&metrics.acquires, "granted");
-            }
-            Err(error) => Metrics::count(&metrics.acquires, error.label()),
-        }
-        result
-    }
-
-    async fn acquire_uncounted(
-        &self,
-        lock: &LockName,
-        call: AcquireCall,
-        rank: u16,
-    ) -> Result<Granted, LockError> {
         let request_id = call.request_id.unwrap_or_else(|| self.node.request_id());
         let id = GrantId::of(lock, &call.principal, Operation::Acquire, &request_id);
         let terms = Terms {
@@ -64,25 +51,48 @@ impl Engine {
             delay: call.delay,
         };
         let patience = self.node.patience(call.wait);
-        self.take(lock, Bid { id, terms, rank, patience, request_id }).await
+        let taken = self.take(lock, Bid { id, terms, rank, patience, request_id });
+        // Not by awaiting it: that would make room for it twice.
+        taken.inspect(move |result| {
+            let metrics = &self.node.metrics;
+            match result {
+                Ok(_) => {
+                    metrics.acquire_seconds.observe(started.elapsed().as_secs_f64());
+                    Metrics::count(&metrics.acquires, "granted");
+                }
+                Err(error) => Metrics::count(&metrics.acquires, error.label()),
+            }
+        })
     }
 
     /// Takes a lock under an id, or queues for it. Dropping the future is going away, as above.
-    pub(crate) async fn take(&self, lock: &LockName, bid: Bid) -> Result<Granted, LockError> {
+    ///
+    /// What a call is made of goes to the desk before anything is awaited, and what is seldom needed is elsewhere: thousands of
+    /// these futures may wait, so they hold what waiting takes and no more.
+    pub(crate) fn take<'a>(
+        &'a self,
+        lock: &'a LockName,
+        bid: Bid,
+    ) -> impl Future<Output = Result<Granted, LockError>> + 'a {
         let Bid { id, terms, rank, patience, request_id } = bid;
         let attachment = patience.is_some().then(|| self.node.attachment());
         let acquire = Acquire { id, digest: terms.digest(), terms, attachment, rank };
         let asked = self.node.ask(lock, Command::Acquire(acquire));
         let mut place = Place { node: &self.node, lock, id, attachment, asked };
-        let answer = match patience {
-            None => place.answer().await,
-            Some(patience) => match tokio::time::timeout(patience.limit, place.answer()).await {
-                Ok(answer) => answer,
-                Err(_) => return self.end_wait(lock, &mut place, patience.gives_up, request_id).await,
-            },
-        };
-        place.settle();
-        self.node.granted(lock, answer, &request_id)
+        async move {
+            let answer = match patience {
+                None => place.answer().await,
+                Some(patience) => match tokio::time::timeout(patience.limit, place.answer()).await {
+                    Ok(answer) => answer,
+                    Err(_) => {
+                        let ended = self.end_wait(lock, &mut place, patience.gives_up, request_id);
+                        return Box::pin(ended).await;
+                    }
+                },
+            };
+            place.settle();
+            self.node.granted(lock, answer, &request_id)
+        }
     }
 
     /// The time for waiting is over: leaves the queue, or keeps the place for the next call.

@@ -20,7 +20,7 @@ use futures_util::Stream;
 use futures_util::stream::{self, FuturesUnordered};
 use hyper::StatusCode;
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -98,22 +98,47 @@ impl Drop for Answers {
     }
 }
 
-async fn answered(server: Arc<Shared>, call: BatchCall) -> BatchAnswer {
-    let id = call.id;
-    let answer = made(&server, call).await.unwrap_or_else(|problem| Answer::Error(*problem.0));
-    BatchAnswer { id, answer }
+/// One call of a batch. Each has a future of its own size: many wait for locks, and those are small.
+type Answered = Pin<Box<dyn Future<Output = BatchAnswer> + Send>>;
+
+fn answered(server: Arc<Shared>, call: BatchCall) -> Answered {
+    let BatchCall { id, namespace, lock_key, call } = call;
+    let lock = match lock(namespace.as_deref(), &lock_key) {
+        Ok(lock) => lock,
+        Err(problem) => return Box::pin(ready(line(id, Err(problem)))),
+    };
+    match call {
+        Call::Acquire(request) => {
+            // It is used up before the waiting begins, and would keep its room in the future.
+            let request = Box::new(request);
+            Box::pin(async move {
+                let answer = match calls::acquire(&server, &lock, *request).map(Box::pin) {
+                    Ok(acquired) => acquired.await,
+                    Err(problem) => Err(problem),
+                };
+                line(id, answer.map(Answer::Acquire))
+            })
+        }
+        Call::Renew(request) => {
+            Box::pin(async move { line(id, calls::renew(&server, &lock, request).await.map(Answer::Renew)) })
+        }
+        Call::Release(request) => {
+            Box::pin(
+                async move { line(id, calls::release(&server, &lock, request).await.map(Answer::Release)) },
+            )
+        }
+    }
 }
 
-async fn made(server: &Shared, call: BatchCall) -> Result<Answer, Problem> {
-    limits::check_key(&call.lock_key)?;
-    let namespace = call.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
+fn lock(namespace: Option<&str>, key: &str) -> Result<LockName, Problem> {
+    limits::check_key(key)?;
+    let namespace = namespace.unwrap_or(NAMESPACE_DEFAULT);
     limits::check_text("namespace", namespace, limits::NAMESPACE_BYTES)?;
-    let lock = LockName::new(namespace, &call.lock_key);
-    Ok(match call.call {
-        Call::Acquire(request) => Answer::Acquire(calls::acquire(server, &lock, request).await?),
-        Call::Renew(request) => Answer::Renew(calls::renew(server, &lock, request).await?),
-        Call::Release(request) => Answer::Release(calls::release(server, &lock, request).await?),
-    })
+    Ok(LockName::new(namespace, key))
+}
+
+fn line(id: u32, answer: Result<Answer, Problem>) -> BatchAnswer {
+    BatchAnswer { id, answer: answer.unwrap_or_else(|problem| Answer::Error(*problem.0)) }
 }
 
 /// A chunk for whatever has completed since the last one. Calls that were committed together complete within moments of

@@ -11,6 +11,8 @@ use baton_api::mode::LockMode;
 use baton_core::Bytes;
 use baton_core::lock::{Hold, LockName, Mode, Principal};
 use baton_engine::lock::{AcquireCall, Granted, HistoryEvent, HistoryKind, ReleaseCall, RenewCall, Wait};
+use futures_util::FutureExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Nobody in particular, until there is authentication.
@@ -18,17 +20,18 @@ pub(crate) fn anybody() -> Principal {
     "".into()
 }
 
-/// Dropping the future takes the call away: out of the queue, and back what wasn't delivered.
-pub(crate) async fn acquire(
-    server: &Shared,
-    lock: &LockName,
+/// Asks for a lock. Dropping the future takes the call away: out of the queue, and back what wasn't delivered.
+pub(crate) fn acquire<'a>(
+    server: &'a Shared,
+    lock: &'a LockName,
     request: AcquireRequest,
-) -> Result<AcquireResponse, Problem> {
+) -> Result<impl Future<Output = Result<AcquireResponse, Problem>> + 'a, Problem> {
     request.check()?;
     let wait = wait(request.wait, request.wait_timeout_millis);
-    let _place = server.enter(if wait == Wait::No { Class::Work } else { Class::Waiting })?;
+    let place = server.enter(if wait == Wait::No { Class::Work } else { Class::Waiting })?;
+    let owner: Arc<str> = request.owner_id.into();
     let call = AcquireCall {
-        owner: request.owner_id.as_str().into(),
+        owner: owner.clone(),
         principal: anybody(),
         ttl: Duration::from_millis(request.ttl_millis),
         wait,
@@ -38,8 +41,10 @@ pub(crate) async fn acquire(
         mode: mode(request.mode, request.permits)?,
         delay: Duration::from_millis(request.lock_delay_millis),
     };
-    let granted = server.engine.acquire(lock, call).await?;
-    Ok(grant(lock, &request.owner_id, &granted))
+    Ok(server.engine.acquire(lock, call).map(move |granted| {
+        drop(place);
+        Ok(grant(lock, &owner, &granted?))
+    }))
 }
 
 /// A lock that was granted, as its owner hears of it.

@@ -43,7 +43,7 @@ async fn acquired(exchange: &mut Exchange, body: Body) -> Result<Response, Probl
     let lock = exchange.lock()?;
     let request: AcquireRequest = exchange.read(body, BODY_BYTES_MAX).await?;
     exchange.waits = request.wait;
-    Ok(json(StatusCode::OK, &calls::acquire(&exchange.server, &lock, request).await?))
+    Ok(json(StatusCode::OK, &calls::acquire(&exchange.server, &lock, request)?.await?))
 }
 
 /// Renew a lease. It never gets shorter by it.
