@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't be set up should stop there")]
 
 use baton_core::limit::advise::{Figures, Question};
-use baton_core::limit::{Purpose, Way, advise, slack};
+use baton_core::limit::{Purpose, Way, advise};
 use baton_core::meter::Algorithm;
 use baton_simulation::plan::definition;
 use baton_simulation::{Mechanism, Outcome, Plan, allowed, run};
@@ -16,8 +16,6 @@ fn question(plan: &Plan) -> Question {
         nodes: plan.nodes,
         keys: plan.keys,
         store_latency_us: plan.latency_us,
-        epsilon: slack::EPSILON,
-        sync_ms: plan.sync_ms,
         is_counted_elsewhere: false,
         is_exact: false,
     }
