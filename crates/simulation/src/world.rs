@@ -176,8 +176,9 @@ impl<'a> World<'a> {
             let Some(live) = live else { return };
             place = live;
         }
-        self.nodes[place].offered += 1;
-        match self.owner(key).filter(|owner| *owner != place) {
+        let owner = self.owner(key);
+        self.nodes[owner.unwrap_or(place)].offered += 1;
+        match owner.filter(|owner| *owner != place) {
             Some(owner) => {
                 let (life, there_us, back_us) = (self.nodes[owner].life, self.way_us(), self.way_us());
                 let forwarded = Event::Forwarded { place: owner, life, key, arrived_us: now_us, back_us };

@@ -73,7 +73,7 @@ pub struct Denial {
 }
 
 /// Who decided.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
     /// The store.
     Central,
