@@ -61,6 +61,12 @@ def define(definition):
         definition["mechanism"] = "central"
     if definition.get("audit") is True:
         definition["mechanism"] = "central"
+    if definition.get("mechanism") == "approximate":
+        definition.pop("leaseTtlMillis", None)
+        definition.pop("reclaim", None)
+    else:
+        for field in ("epsilon", "lowWatermark", "syncMillis"):
+            definition.pop(field, None)
     if definition.get("onFailure") != "open":
         definition.pop("localCap", None)
     definition["limit"] = min(definition["limit"], 1_000)

@@ -64,6 +64,8 @@ pub const DEFINITION_BYTES_MAX: usize = 640 * 1024;
 pub const ENTRIES_MAX: u64 = 1_000;
 /// Milliseconds of a lease on a part of a limit.
 pub const LEASE_TTL_MILLIS: RangeInclusive<u64> = 100..=3_600_000;
+/// How often the store is told of slack.
+pub const SYNC_MILLIS: RangeInclusive<u64> = 10..=60_000;
 /// Bytes of a time zone's name.
 pub const TIME_ZONE_BYTES: RangeInclusive<usize> = 1..=64;
 /// Bytes of a receipt as text; the real ones are shorter.

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output;
-use crate::traffic::{TrafficOptions, algorithm_word, ms};
+use crate::traffic::{TrafficOptions, algorithm_word};
 use baton_core::limit::advise::Figures;
 use baton_core::limit::{Advice, Answer, Question, advise};
 use serde_json::json;
@@ -35,8 +35,6 @@ pub fn run(arguments: &AdviseArguments, json: bool) -> Result<u8, Failure> {
         nodes: traffic.nodes,
         keys: traffic.keys,
         store_latency_us: traffic.latency_us(),
-        epsilon: traffic.epsilon,
-        sync_ms: ms(traffic.sync).max(1),
         is_counted_elsewhere: arguments.counted_elsewhere,
         is_exact: arguments.exact,
     };

@@ -9,7 +9,7 @@ use crate::duration;
 use crate::failure::Failure;
 use crate::output::{self, Format};
 use baton_client::wire_cluster::HotKeyStatus;
-use baton_client::wire_limit::{LimitDefinition, LimitStatus};
+use baton_client::wire_limit::{Fraction, LimitDefinition, LimitStatus};
 use baton_client::{Baton, ErrorCode, ListQuery};
 use serde::Serialize;
 use std::time::Duration;
@@ -235,6 +235,11 @@ fn fields(status: &LimitStatus) -> Vec<(&'static str, String)> {
     fields.extend(number("lease size", definition.lease_size));
     let ttl = definition.lease_ttl_millis.map(|ms| duration::show(Duration::from_millis(ms)));
     fields.extend(ttl.map(|ttl| ("lease ttl", ttl)));
+    let share = |name, part: Option<Fraction>| part.map(|part| (name, percent(part)));
+    fields.extend(share("epsilon", definition.epsilon));
+    fields.extend(share("low watermark", definition.low_watermark));
+    let sync = definition.sync_millis.map(|ms| duration::show(Duration::from_millis(ms)));
+    fields.extend(sync.map(|sync| ("sync", sync)));
     fields.extend(number("keys at most", definition.max_keys));
     if definition.audit == Some(true) {
         fields.push(("audit", "every decision is written down before it is answered".to_owned()));
@@ -245,6 +250,11 @@ fn fields(status: &LimitStatus) -> Vec<(&'static str, String)> {
     fields.extend(definition.overrides.iter().map(|own| ("override", format!("{}: {}", own.key, own.limit))));
     fields.push(("changed", output::utc(status.changed_at)));
     fields
+}
+
+/// `1 %`, and no more digits than there are.
+fn percent(part: Fraction) -> String {
+    format!("{} %", part.millionths() as f64 / 10_000.0)
 }
 
 async fn remove(baton: &Baton, name: &str, json: bool) -> Result<u8, Failure> {

@@ -59,6 +59,9 @@ pub struct SimulateArguments {
     /// For how long
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
     partition_length: Duration,
+    /// How often the definition changes: the limit is halved, and then what it was
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    changes: u64,
     /// Below which part of the limit the store decides every check of an approximate one
     #[arg(long, value_name = "PART", default_value = "0.2", value_parser = part)]
     low_watermark: u64,
@@ -74,7 +77,7 @@ pub struct SimulateArguments {
 }
 
 fn mechanism() -> impl TypedValueParser<Value = Mechanism> {
-    one_of(Mechanism::ALL.map(|mechanism| (mechanism.as_str(), mechanism)).to_vec())
+    one_of(Mechanism::ALL.iter().map(|mechanism| (mechanism.as_str(), *mechanism)).collect())
 }
 
 fn pattern() -> impl TypedValueParser<Value = Pattern> {
@@ -86,6 +89,7 @@ pub fn run(arguments: &SimulateArguments, json: bool) -> Result<u8, Failure> {
     let definition = Definition {
         lease_size: arguments.lease_size,
         lease_ttl_ms: arguments.lease_ttl.map(|ttl| ms(ttl).max(1)),
+        low_watermark: Some(arguments.low_watermark),
         ..limit.definition()?
     };
     let plan = Plan {
@@ -95,14 +99,12 @@ pub fn run(arguments: &SimulateArguments, json: bool) -> Result<u8, Failure> {
         pattern: arguments.traffic,
         key_skew: arguments.key_skew,
         node_skew: arguments.node_skew,
-        epsilon: limit.epsilon,
-        low: arguments.low_watermark,
-        sync_ms: ms(limit.sync),
         latency_us: limit.latency_us(),
         crashes: arguments.crashes,
         joins: arguments.joins,
         partitions: arguments.partitions,
         partition_ms: ms(arguments.partition_length),
+        changes: arguments.changes,
         ..Plan::new(limit.rate, limit.nodes, definition)
     };
     plan.check().map_err(|error| unfit(error.to_string()))?;
@@ -148,8 +150,7 @@ fn progress(length_ms: u64) -> ProgressBar {
 }
 
 /// What is left out, and where its figures are.
-const NOT_SIMULATED: &str =
-    "owned and gossip are not simulated; `baton advise` has figures for them by formula";
+const NOT_SIMULATED: &str = "gossip is not simulated; `baton advise` has figures for it by formula";
 
 fn print_json(plan: &Plan, outcomes: &[Outcome]) -> Result<(), Failure> {
     output::json(&json!({
@@ -164,7 +165,7 @@ fn print_json(plan: &Plan, outcomes: &[Outcome]) -> Result<(), Failure> {
         "onFailure": plan.definition.on_failure.as_str(),
         "storeLatencyMicros": plan.latency_us,
         "outcomes": outcomes,
-        "notSimulated": ["owned", "gossip"],
+        "notSimulated": ["gossip"],
     }))
 }
 

@@ -43,9 +43,9 @@ pub struct TrafficOptions {
     /// How much more an approximate limit holds, as a part of the limit
     #[arg(long, value_name = "PART", default_value = "0.01", value_parser = part)]
     pub epsilon: u64,
-    /// How often an approximate limit is reconciled
-    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration::parse)]
-    pub sync: Duration,
+    /// How often an approximate limit is reconciled [default: 500ms, 100ms where much is spent, 2s where little is]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub sync: Option<Duration>,
     /// Print JSON: the same as --output json
     #[arg(long)]
     pub json: bool,
@@ -71,7 +71,13 @@ impl TrafficOptions {
             return Err(unfit(format!("the limit and the burst must be at most {most} with this window")));
         }
         let plain = plan::definition(algorithm, limit, window_ms);
-        Ok(Definition { burst: self.burst, on_failure: self.on_failure.unwrap_or(on_failure), ..plain })
+        Ok(Definition {
+            burst: self.burst,
+            on_failure: self.on_failure.unwrap_or(on_failure),
+            epsilon: Some(self.epsilon),
+            sync_ms: self.sync.map(|sync| ms(sync).max(1)),
+            ..plain
+        })
     }
 
     /// Microseconds.

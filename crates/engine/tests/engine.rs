@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't be set up should stop there")]
 
 mod engine {
+    mod approximate;
     mod audit;
     mod bundles;
     mod counting;

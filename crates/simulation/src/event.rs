@@ -57,9 +57,25 @@ pub enum Event {
     AtStore(Call),
     Answered(Call, Said),
     Unanswered(Call),
-    Look { place: usize },
-    Sync { place: usize },
-    Mishap { place: usize, mishap: Mishap },
+    Look {
+        place: usize,
+    },
+    /// A check comes to the owner of its key.
+    Forwarded {
+        place: usize,
+        life: u64,
+        key: usize,
+        arrived_us: u64,
+        back_us: u64,
+    },
+    /// The definition is another from now on.
+    Change {
+        version: usize,
+    },
+    Mishap {
+        place: usize,
+        mishap: Mishap,
+    },
 }
 
 /// What a node asks of the store.
@@ -69,6 +85,8 @@ pub struct Call {
     pub life: u64,
     pub key: usize,
     pub sent_us: u64,
+    /// By which definition.
+    pub version: usize,
     pub asks: Asks,
 }
 
@@ -83,4 +101,8 @@ pub enum Said {
     Checked(Checked),
     Leased(Leased),
     Settled,
+    /// There is a newer definition.
+    Outdated {
+        version: usize,
+    },
 }

@@ -8,7 +8,7 @@
 //! - [`traffic`]: who checks when; `chance`: dice from a seed
 //! - `store`: the meters, at the store's clock
 //! - `node`: what a node holds and knows
-//! - `mishaps`: crashes, joins, partitions
+//! - `mishaps`: crashes, joins, partitions, other definitions
 //! - [`world`]: what happens, in its order; `event`: what is to happen
 //! - [`tally`]: what was admitted when, and the most in any interval
 //! - [`outcome`]: what came of it
@@ -29,6 +29,7 @@ pub mod tally;
 pub mod traffic;
 pub mod world;
 
+pub use baton_core::limit::Mechanism;
 pub use outcome::{Outcome, Second};
-pub use plan::{Mechanism, Pattern, Plan, Unfit};
+pub use plan::{Pattern, Plan, Unfit};
 pub use world::{allowed, run};

@@ -17,6 +17,28 @@ pub enum Mishap {
     Cut { until_us: u64 },
     /// The store can be reached again, if nothing else cut it off.
     Heal,
+    /// It hears of the definition as it is since then.
+    Learn { version: usize },
+}
+
+/// How long it takes until a node has heard of another definition, at most.
+const HEARD_US: u64 = 1_000_000;
+
+/// When the definition changes, and when each place hears of that.
+pub fn changes(plan: &Plan) -> (Vec<u64>, Vec<(u64, usize, Mishap)>) {
+    let mut dice = Dice::new(plan.seed, 5);
+    let duration_us = plan.duration_ms * 1_000;
+    let mut moments: Vec<_> =
+        (0..plan.changes).map(|_| duration_us / 10 + dice.below(duration_us * 8 / 10)).collect();
+    moments.sort_unstable();
+    let mut heard = Vec::new();
+    for (before, at_us) in moments.iter().enumerate() {
+        for place in 0..plan.places() {
+            let learn = Mishap::Learn { version: before + 1 };
+            heard.push((at_us + dice.below(HEARD_US), place as usize, learn));
+        }
+    }
+    (moments, heard)
 }
 
 /// All that goes wrong: when, and at which place.

@@ -1,8 +1,10 @@
 //! What a node holds and knows. It has a clock of its own, which starts anywhere.
 
 use baton_core::limit::Definition;
-use baton_core::limit::holder::Holder;
+use baton_core::limit::holder::{Holder, Known};
+use baton_core::limit::purse::{Purse, Terms};
 use baton_core::limit::share::Member;
+use baton_core::limit::till::Till;
 use baton_core::meter::{Claim, Meter, Rule, Take, charge};
 use baton_core::{Group, Key};
 use std::collections::BTreeMap;
@@ -16,6 +18,8 @@ pub struct Node {
     pub is_live: bool,
     /// How many there were at this place: what one of them sent isn't answered to another.
     pub life: u64,
+    /// By which definition it counts.
+    pub version: usize,
     /// Until when the store can't be reached.
     pub cut_until_us: u64,
     /// Whether it has noticed.
@@ -31,12 +35,32 @@ pub struct Node {
 }
 
 /// A key's purse, and who waits for it.
+#[derive(Default)]
 pub struct Held {
-    pub holder: Holder,
+    pub till: Till,
+    pub purse: Purse,
+    pub known: Known,
     /// The row's name.
     pub row: String,
-    /// When those came who wait.
-    pub waiting: Vec<u64>,
+    /// By which definition it was given.
+    pub version: usize,
+    pub used_ms: u64,
+    /// Those who wait.
+    pub waiting: Vec<Waiting>,
+}
+
+/// A check that waits.
+#[derive(Clone, Copy)]
+pub struct Waiting {
+    pub arrived_us: u64,
+    /// How often it has.
+    pub waits: usize,
+}
+
+impl Held {
+    pub fn holder<'a>(&'a mut self, terms: &'a Terms) -> Holder<'a> {
+        Holder { till: &self.till, purse: &mut self.purse, known: &mut self.known, terms }
+    }
 }
 
 /// What a node counts by itself for a key.
@@ -69,9 +93,10 @@ impl Node {
         self.own.clear();
     }
 
-    /// Another one, in its place.
-    pub fn come(&mut self) {
+    /// Another one, in its place, which reads the definition as it is.
+    pub fn come(&mut self, version: usize) {
         if !self.is_live {
+            self.version = version;
             self.is_live = true;
             self.life += 1;
         }

@@ -1,8 +1,7 @@
 //! What came of a simulation.
 
-use crate::plan::{Mechanism, Plan};
-use baton_core::limit::{Definition, bound, slack};
-use baton_core::meter::Rule;
+use crate::plan::Plan;
+use baton_core::limit::{Definition, bound};
 use serde::Serialize;
 
 /// What a mechanism made of a plan's traffic.
@@ -59,17 +58,8 @@ pub struct Second {
 }
 
 /// How much may pass of a key, at most, in an interval as long as the window. Where nodes are cut off, also what the policy adds.
-pub(crate) fn bound_of(
-    plan: &Plan,
-    mechanism: Mechanism,
-    definition: &Definition,
-    rule: &Rule,
-) -> Option<u64> {
+pub(crate) fn bound_of(plan: &Plan, definition: &Definition) -> Option<u64> {
     let bounds = bound(definition, "", plan.places(), "nothing");
-    let healthy = match mechanism {
-        Mechanism::Approximate => slack::worst(rule),
-        Mechanism::Central | Mechanism::Leased => bounds.worst()?,
-    };
     let outage = bounds.items.iter().find(|item| item.source == "outage" && plan.partitions > 0);
-    Some(healthy.saturating_add(outage.map_or(Some(0), |item| item.amount)?))
+    Some(bounds.worst()?.saturating_add(outage.map_or(Some(0), |item| item.amount)?))
 }

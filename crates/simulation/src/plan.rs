@@ -12,35 +12,10 @@ pub const KEYS_MAX: u64 = 10_000;
 pub const CHECKS_MAX: u64 = 50_000_000;
 /// Simulated time.
 pub const DURATION_MS_MAX: u64 = 3_600_000;
-/// Crashes, joins and partitions, each.
+/// Crashes, joins, partitions and changes of the definition, each.
 pub const MISHAPS_MAX: u64 = 1_000;
 /// The slowest store.
 pub const LATENCY_US_MAX: u64 = 10_000_000;
-
-/// Who decides.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mechanism {
-    /// The store, every check.
-    Central,
-    /// The node, out of what it has debited before.
-    Leased,
-    /// The node, out of slack, reconciled every so often.
-    Approximate,
-}
-
-impl Mechanism {
-    /// All that are simulated.
-    pub const ALL: [Self; 3] = [Self::Central, Self::Leased, Self::Approximate];
-
-    /// As people write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Central => "central",
-            Self::Leased => "leased",
-            Self::Approximate => "approximate",
-        }
-    }
-}
 
 /// How checks follow each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,12 +49,6 @@ pub struct Plan {
     pub node_skew: f64,
     /// The limit. Who decides is said apart.
     pub definition: Definition,
-    /// How much more approximate limits hold, in millionths of the limit.
-    pub epsilon: u64,
-    /// Below how much approximate limits are decided by the store, in millionths of the limit.
-    pub low: u64,
-    /// How often approximate limits are reconciled.
-    pub sync_ms: u64,
     /// There and back, on average.
     pub latency_us: u64,
     /// Nodes that die, to come back empty-handed.
@@ -90,6 +59,8 @@ pub struct Plan {
     pub partitions: u64,
     /// For how long.
     pub partition_ms: u64,
+    /// How often the definition changes: the limit is halved, and then what it was.
+    pub changes: u64,
 }
 
 /// Why a plan isn't simulated.
@@ -115,14 +86,12 @@ impl Plan {
             key_skew: 0.0,
             node_skew: 0.0,
             definition,
-            epsilon: slack::EPSILON,
-            low: slack::LOW,
-            sync_ms: slack::SYNC_MS,
             latency_us: 1_000,
             crashes: 0,
             joins: 0,
             partitions: 0,
             partition_ms: 5_000,
+            changes: 0,
         }
     }
 
@@ -144,12 +113,20 @@ impl Plan {
         within("the rate", self.rate, 1, CHECKS_MAX)?;
         within("the duration in milliseconds", self.duration_ms, 1_000, DURATION_MS_MAX)?;
         within("the store's latency in microseconds", self.latency_us, 1, LATENCY_US_MAX)?;
-        within("the time between syncs in milliseconds", self.sync_ms, 1, DURATION_MS_MAX)?;
+        within(
+            "the time between syncs in milliseconds",
+            definition.sync_ms.unwrap_or(1),
+            1,
+            DURATION_MS_MAX,
+        )?;
         within("the length of a partition in milliseconds", self.partition_ms, 1, DURATION_MS_MAX)?;
         within("the number of crashes", self.crashes, 0, MISHAPS_MAX)?;
         within("the number of partitions", self.partitions, 0, MISHAPS_MAX)?;
-        within("epsilon in millionths", self.epsilon, 0, slack::MILLIONTHS)?;
-        within("the low watermark in millionths", self.low, 0, slack::MILLIONTHS)?;
+        within("the number of changes", self.changes, 0, MISHAPS_MAX)?;
+        for (name, part) in [("epsilon", definition.epsilon), ("the low watermark", definition.low_watermark)]
+        {
+            within(&format!("{name} in millionths"), part.unwrap_or(0), 0, slack::MILLIONTHS)?;
+        }
         within("the window in milliseconds", definition.window_ms, 1, 31_622_400_000)?;
         let most = definition.algorithm.amount_max(definition.window_ms);
         within("the limit", definition.limit, 1, most)?;

@@ -1,9 +1,9 @@
 //! The store: a meter for each key, charged by the core's function at the store's clock.
 
-use crate::plan::{Mechanism, Plan};
+use baton_core::limit::holder::{Seen, taken};
 use baton_core::limit::purse::Message;
-use baton_core::limit::{Defined, slack};
-use baton_core::meter::{Claim, Meter, RowClaim, RowKind, Rule, Take, charge};
+use baton_core::limit::{Defined, Definition};
+use baton_core::meter::{Claim, Meter, RowClaim, RowKind, Take, charge};
 use baton_core::{Group, Key, Revision};
 
 /// The store's clock at the start.
@@ -12,18 +12,19 @@ const EPOCH_MS: u64 = 1_000_000_000;
 /// All meters of a simulation.
 pub struct Store {
     meters: Vec<Option<Meter>>,
-    /// What a check claims, of each key.
-    checks: Vec<Claim>,
+    /// What a check claims, by version and key.
+    checks: Vec<Vec<Claim>>,
 }
+
+/// There is a newer definition than the one somebody counts by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outdated;
 
 /// What the store said to a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Checked {
     pub is_admitted: bool,
-    /// What isn't counted yet.
-    pub left: u64,
-    /// What may still be taken.
-    pub remaining: u64,
+    pub seen: Seen,
     /// When to come back, if it was refused and that was asked for.
     pub retry_ms: Option<u64>,
 }
@@ -33,64 +34,72 @@ pub struct Checked {
 pub struct Leased {
     /// What the row has.
     pub amount: u64,
-    pub left: u64,
-    pub remaining: u64,
+    pub seen: Seen,
 }
 
 impl Store {
-    pub fn new(plan: &Plan, mechanism: Mechanism) -> Self {
-        let defined = Defined { definition: plan.definition.clone(), version: Revision(1) };
-        let checks = (0..plan.keys).map(|key| {
-            let rule = defined.rule(&key_name(key as usize), None);
-            let rule = match mechanism {
-                Mechanism::Approximate => slack::widened(rule, plan.epsilon),
-                Mechanism::Central | Mechanism::Leased => rule,
+    /// Of limits as they are defined one after the other.
+    pub fn new(definitions: &[Definition], keys: u64) -> Self {
+        let of = |(index, definition): (usize, &Definition)| {
+            let version = Revision(index as u64 + 1);
+            let defined = Defined { definition: definition.clone(), version };
+            let claim = |key| {
+                let rule = defined.rule(&key_name(key as usize), None);
+                Claim { key: Key::new(Group(0), []), rule, take: Take::AllOrNone(1), row: None }
             };
-            Claim { key: Key::new(Group(0), []), rule, take: Take::AllOrNone(1), row: None }
-        });
-        Self { meters: vec![None; plan.keys as usize], checks: checks.collect() }
+            (0..keys).map(claim).collect()
+        };
+        let checks = definitions.iter().enumerate().map(of).collect();
+        Self { meters: vec![None; keys as usize], checks }
     }
 
-    pub fn rule(&self, key: usize) -> &Rule {
-        &self.checks[key].rule
+    fn check_of(&self, version: usize, key: usize) -> &Claim {
+        &self.checks[version][key]
     }
 
-    fn charge(&mut self, key: usize, claim: Option<&Claim>, at_us: u64) -> u64 {
-        let claim = claim.unwrap_or(&self.checks[key]);
-        let effect = charge(self.meters[key].take(), claim, now_ms(at_us));
-        let effect = effect.expect("there is one definition, so no meter follows a newer one");
-        self.meters[key] = Some(effect.meter);
-        effect.granted
-    }
-
-    /// What is left and what remains.
-    fn shown(&self, key: usize) -> (u64, u64) {
-        let (meter, rule) = (&self.meters[key], self.rule(key));
-        meter.as_ref().map_or((rule.capacity, rule.capacity), |meter| {
-            (rule.capacity.saturating_sub(meter.used()), meter.remaining(rule))
-        })
+    fn seen(&self, version: usize, key: usize) -> Seen {
+        let rule = &self.check_of(version, key).rule;
+        self.meters[key].as_ref().map(|meter| Seen::of(meter, rule)).unwrap_or_default()
     }
 
     /// Counts one, if there is room.
-    pub fn admits(&mut self, key: usize, at_us: u64) -> bool {
-        self.charge(key, None, at_us) == 1
+    pub fn admits(&mut self, version: usize, key: usize, at_us: u64) -> Result<bool, Outdated> {
+        Ok(charged(&mut self.meters[key], &self.checks[version][key], at_us)? == 1)
     }
 
     /// The same, and what it shows. When to come back takes a while to find out: only for those who want to know.
-    pub fn check(&mut self, key: usize, at_us: u64, asks_when: bool) -> Checked {
-        let is_admitted = self.admits(key, at_us);
-        let (left, remaining) = self.shown(key);
-        let retry_ms = match (is_admitted, asks_when, &self.meters[key]) {
-            (false, true, Some(meter)) => meter.retry_ms(self.rule(key), 1),
+    pub fn check(
+        &mut self,
+        version: usize,
+        key: usize,
+        at_us: u64,
+        asks_when: bool,
+    ) -> Result<Checked, Outdated> {
+        let is_admitted = self.admits(version, key, at_us)?;
+        if !asks_when {
+            let rule = &self.check_of(version, key).rule;
+            let remaining = self.meters[key].as_ref().map_or(rule.capacity, |meter| meter.remaining(rule));
+            let seen = Seen { remaining, ..Seen::default() };
+            return Ok(Checked { is_admitted, seen, retry_ms: None });
+        }
+        let retry_ms = match (is_admitted, &self.meters[key]) {
+            (false, Some(meter)) => meter.retry_ms(&self.check_of(version, key).rule, 1),
             _ => None,
         };
-        Checked { is_admitted, left, remaining, retry_ms }
+        Ok(Checked { is_admitted, seen: self.seen(version, key), retry_ms })
     }
 
     /// Hears what a holder says of its row.
-    pub fn hear(&mut self, key: usize, row: &str, message: Message, at_us: u64) -> Leased {
-        let rule = self.rule(key).clone();
-        let want = message.want.min(rule.algorithm.amount_max(rule.window_ms));
+    pub fn hear(
+        &mut self,
+        version: usize,
+        key: usize,
+        row: &str,
+        message: Message,
+        at_us: u64,
+    ) -> Result<Leased, Outdated> {
+        let rule = self.check_of(version, key).rule.clone();
+        let claim = Claim { key: Key::new(Group(0), []), take: taken(&message, &rule), row: None, rule };
         let said = RowClaim {
             id: row.into(),
             owner: row.into(),
@@ -100,20 +109,26 @@ impl Store {
             spent: message.spent,
             kept: message.kept,
         };
-        let take = if want == 0 { Take::Nothing } else { Take::Share(want) };
-        let claim = Claim { key: Key::new(Group(0), []), rule, take, row: Some(said) };
-        self.charge(key, Some(&claim), at_us);
+        charged(&mut self.meters[key], &Claim { row: Some(said), ..claim }, at_us)?;
         let amount = self.meters[key].as_ref().and_then(|meter| meter.row(row)).map_or(0, |row| row.amount);
-        let (left, remaining) = self.shown(key);
-        Leased { amount, left, remaining }
+        Ok(Leased { amount, seen: self.seen(version, key) })
     }
 
     /// Counts what was admitted without it.
-    pub fn owe(&mut self, key: usize, amount: u64, at_us: u64) {
+    pub fn owe(&mut self, version: usize, key: usize, amount: u64, at_us: u64) -> Result<(), Outdated> {
         let take = Take::Forced(amount);
-        let claim = Claim { take, ..self.checks[key].clone() };
-        self.charge(key, Some(&claim), at_us);
+        let claim = Claim { take, ..self.check_of(version, key).clone() };
+        charged(&mut self.meters[key], &claim, at_us).map(drop)
     }
+}
+
+fn charged(meter: &mut Option<Meter>, claim: &Claim, at_us: u64) -> Result<u64, Outdated> {
+    if meter.as_ref().is_some_and(|meter| meter.version > claim.rule.version) {
+        return Err(Outdated);
+    }
+    let effect = charge(meter.take(), claim, now_ms(at_us)).map_err(|_| Outdated)?;
+    *meter = Some(effect.meter);
+    Ok(effect.granted)
 }
 
 /// The store's clock.

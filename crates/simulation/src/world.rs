@@ -3,17 +3,17 @@
 use crate::chance::{Dice, Skewed};
 use crate::event::{Asks, Call, Event, Queue, Said};
 use crate::mishaps::{self, Mishap};
-use crate::node::{Held, Node};
+use crate::node::{Held, Node, Waiting};
 use crate::outcome::{Outcome, bound_of};
-use crate::plan::{Mechanism, Plan, Unfit};
-use crate::store::Store;
+use crate::plan::{Plan, Unfit};
+use crate::store::{Store, key_name};
 use crate::tally::Tally;
 use crate::traffic::Traffic;
-use baton_core::limit::holder::{self, Holder, Step};
+use baton_core::Revision;
+use baton_core::limit::holder::{self, Step, Waits};
 use baton_core::limit::purse::{Message, Terms};
 use baton_core::limit::share::Member;
-use baton_core::limit::slack::{self, Slack};
-use baton_core::limit::{Definition, Policy};
+use baton_core::limit::{Defined, Definition, Identity, Mechanism, Policy};
 use std::collections::BTreeSet;
 
 /// How long a node waits for the store.
@@ -22,18 +22,34 @@ const DEADLINE_US: u64 = 2_000_000;
 const LOOK_US: u64 = holder::LOOK_MS * 1_000;
 /// Checks that wait for one purse. Beyond that they ask the store.
 const WAITING_MAX: usize = 100_000;
+/// How often a check waits for an answer, as at a node.
+const WAITS_MAX: usize = holder::WAITS_MAX;
 /// How often somebody is told how far it is.
 const TOLD_US: u64 = 100_000;
 
 /// What one counter would admit that every check reaches at once, by second.
 pub fn allowed(plan: &Plan) -> Result<Vec<u64>, Unfit> {
     plan.check()?;
-    let mut store = Store::new(plan, Mechanism::Central);
+    let definition = Definition { mechanism: Mechanism::Central, ..plan.definition.clone() };
+    let mut store = Store::new(&[definition], plan.keys);
     let mut seconds = vec![0; plan.duration_ms.div_ceil(1_000) as usize];
     for arrival in Traffic::new(plan) {
-        seconds[(arrival.at_us / 1_000_000) as usize] += u64::from(store.admits(arrival.key, arrival.at_us));
+        let is_admitted = store.admits(0, arrival.key, arrival.at_us) == Ok(true);
+        seconds[(arrival.at_us / 1_000_000) as usize] += u64::from(is_admitted);
     }
     Ok(seconds)
+}
+
+/// The definitions of a plan, one after the other: the limit is halved, and then what it was.
+fn definitions(plan: &Plan, mechanism: Mechanism) -> Vec<Definition> {
+    let whole = Definition {
+        mechanism,
+        expected_nodes: plan.definition.expected_nodes.max(Some(plan.places())),
+        ..plan.definition.clone()
+    };
+    let half = |amount: u64| (amount / 2).max(1);
+    let halved = Definition { limit: half(whole.limit), burst: whole.burst.map(half), ..whole.clone() };
+    (0..=plan.changes).map(|change| if change % 2 == 0 { whole.clone() } else { halved.clone() }).collect()
 }
 
 /// Runs a plan with a mechanism. `told` hears every so often how many milliseconds have passed.
@@ -75,14 +91,13 @@ pub fn run(
 struct World<'a> {
     plan: &'a Plan,
     mechanism: Mechanism,
-    /// As it is with this mechanism.
-    definition: Definition,
-    terms: Option<Terms>,
-    slack: Option<Slack>,
+    /// As it is with this mechanism, one after the other.
+    definitions: Vec<Definition>,
+    terms: Vec<Option<Terms>>,
+    /// Which of them is in force.
+    version: usize,
     now_us: u64,
     store: Store,
-    /// The rules by which nodes count for themselves.
-    plain: Store,
     nodes: Vec<Node>,
     weights: Skewed,
     queue: Queue,
@@ -97,16 +112,8 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     fn new(plan: &'a Plan, mechanism: Mechanism) -> Self {
-        let mut definition = plan.definition.clone();
-        definition.mechanism = match mechanism {
-            Mechanism::Leased => baton_core::limit::Mechanism::Leased,
-            Mechanism::Central | Mechanism::Approximate => baton_core::limit::Mechanism::Central,
-        };
-        definition.expected_nodes = definition.expected_nodes.max(Some(plan.places()));
-        let (terms, slack) = match mechanism {
-            Mechanism::Approximate => slack::slack(&definition, "", plan.sync_ms, plan.low).unzip(),
-            Mechanism::Central | Mechanism::Leased => (holder::terms(&definition, ""), None),
-        };
+        let definitions = definitions(plan, mechanism);
+        let terms = definitions.iter().map(|definition| holder::terms(definition, "", Identity::default()));
         let mut dice = Dice::new(plan.seed, 2);
         let nodes = (0..plan.places()).map(|place| Node {
             is_live: place < plan.nodes,
@@ -116,29 +123,29 @@ impl<'a> World<'a> {
         let mut world = Self {
             plan,
             mechanism,
+            terms: terms.collect(),
+            version: 0,
             now_us: 0,
-            store: Store::new(plan, mechanism),
-            plain: Store::new(plan, Mechanism::Central),
+            store: Store::new(&definitions, plan.keys),
             nodes: nodes.collect(),
             weights: Skewed::new(plan.places(), plan.node_skew),
             queue: Queue::default(),
             latency: Dice::new(plan.seed, 4),
             settled: BTreeSet::new(),
             debts: 0,
-            tally: Tally::new(plan.keys, definition.window_ms, plan.duration_ms),
+            tally: Tally::new(plan.keys, plan.definition.window_ms, plan.duration_ms),
             local: 0,
             waited_us: 0,
-            definition,
-            terms,
-            slack,
+            definitions,
         };
         for place in 0..world.nodes.len() {
             world.queue.put(dice.below(LOOK_US), Event::Look { place });
-            if let Some(slack) = world.slack {
-                world.queue.put(dice.below(slack.sync_ms * 1_000), Event::Sync { place });
-            }
         }
-        for (at_us, place, mishap) in mishaps::draw(plan) {
+        let (changes, heard) = mishaps::changes(plan);
+        for (before, at_us) in changes.into_iter().enumerate() {
+            world.queue.put(at_us, Event::Change { version: before + 1 });
+        }
+        for (at_us, place, mishap) in mishaps::draw(plan).into_iter().chain(heard) {
             world.queue.put(at_us, Event::Mishap { place, mishap });
         }
         world
@@ -169,38 +176,68 @@ impl<'a> World<'a> {
             let Some(live) = live else { return };
             place = live;
         }
-        self.nodes[place].offered += 1;
-        let is_held = self.terms.is_some();
-        if is_held && !self.nodes[place].held.contains_key(&key) {
+        let owner = self.owner(key);
+        self.nodes[owner.unwrap_or(place)].offered += 1;
+        match owner.filter(|owner| *owner != place) {
+            Some(owner) => {
+                let (life, there_us, back_us) = (self.nodes[owner].life, self.way_us(), self.way_us());
+                let forwarded = Event::Forwarded { place: owner, life, key, arrived_us: now_us, back_us };
+                self.queue.put(now_us + there_us, forwarded);
+            }
+            None => self.checks(place, key, now_us),
+        }
+    }
+
+    /// The node that decides all checks of a key, if one does: the first that lives, from the key's place on.
+    fn owner(&self, key: usize) -> Option<usize> {
+        let count = self.nodes.len();
+        let mut places = (0..count).map(|step| (key + step) % count);
+        (self.mechanism == Mechanism::Owned).then(|| places.find(|place| self.nodes[*place].is_live))?
+    }
+
+    /// A check that this node decides.
+    fn checks(&mut self, place: usize, key: usize, arrived_us: u64) {
+        let node = &mut self.nodes[place];
+        if self.terms[node.version].is_none() {
+            self.ask_store(place, key, arrived_us);
+        } else if let std::collections::btree_map::Entry::Vacant(entry) = node.held.entry(key) {
             // A key that comes once needs no purse.
-            let node = &mut self.nodes[place];
             node.held_before += 1;
             let row = format!("{place}.{}.{}", node.life, node.held_before);
-            node.held.insert(key, Held { holder: Holder::default(), row, waiting: Vec::new() });
-            self.ask_store(place, key, now_us);
-        } else if is_held {
-            self.decide(place, key, now_us, false);
+            entry.insert(Held { row, version: node.version, ..Held::default() });
+            self.ask_store(place, key, arrived_us);
         } else {
-            self.ask_store(place, key, now_us);
+            self.decide(place, key, Waiting { arrived_us, waits: 0 });
         }
     }
 
     /// By what the node holds, or the store.
-    fn decide(&mut self, place: usize, key: usize, arrived_us: u64, renewed: bool) {
-        let (now_us, Some(terms)) = (self.now_us, self.terms) else {
+    fn decide(&mut self, place: usize, key: usize, check: Waiting) {
+        let Waiting { arrived_us, waits } = check;
+        let node = &mut self.nodes[place];
+        let (now_ms, version) = (node.now_ms(self.now_us), node.version);
+        let (Some(terms), Some(held)) = (self.terms[version], node.held.get_mut(&key)) else {
             return self.ask_store(place, key, arrived_us);
         };
-        let node = &mut self.nodes[place];
-        let now_ms = node.now_ms(now_us);
-        let Some(held) = node.held.get_mut(&key) else { return self.ask_store(place, key, arrived_us) };
-        let step = held.holder.check(1, now_ms, &terms, self.slack.as_ref(), renewed);
+        held.used_ms = now_ms;
+        let step = if held.version != version && !held.purse.is_asking() {
+            // What was given by another definition goes back, for as much by this one.
+            held.version = version;
+            Step::Renew(held.holder(&terms).leave(true, now_ms))
+        } else {
+            held.holder(&terms).check(1, now_ms, Waits { had: waits, most: WAITS_MAX })
+        };
         match step {
-            Step::Wait | Step::Renew(_) if held.waiting.len() < WAITING_MAX => held.waiting.push(arrived_us),
-            Step::Wait | Step::Renew(_) | Step::Ask => self.ask_store(place, key, arrived_us),
+            Step::Wait | Step::Renew(_) if held.waiting.len() < WAITING_MAX => {
+                held.waiting.push(Waiting { arrived_us, waits: waits + 1 });
+            }
+            Step::Wait | Step::Renew(_) | Step::Ask { .. } => self.ask_store(place, key, arrived_us),
             Step::Spent { .. } => self.decided_here(place, key, arrived_us, true),
             Step::Refused { .. } => self.decided_here(place, key, arrived_us, false),
         }
-        if let Step::Renew(message) | Step::Spent { ask: Some(message), .. } = step {
+        if let Step::Renew(message) = step {
+            self.tell_store(place, key, message);
+        } else if let Some(message) = step.beside() {
             self.tell_store(place, key, message);
         }
     }
@@ -230,7 +267,7 @@ impl<'a> World<'a> {
 
     fn send(&mut self, place: usize, key: usize, asks: Asks) {
         let (now_us, node) = (self.now_us, &self.nodes[place]);
-        let call = Call { place, life: node.life, key, sent_us: now_us, asks };
+        let call = Call { place, life: node.life, key, sent_us: now_us, version: node.version, asks };
         match (node.is_cut(now_us), node.knows_cut) {
             (false, _) => {
                 let at_us = now_us + self.way_us();
@@ -253,21 +290,30 @@ impl<'a> World<'a> {
                     self.unanswered(call);
                 }
             }
-            Event::Look { .. } | Event::Sync { .. } if !goes_on => {}
+            Event::Look { .. } if !goes_on => {}
             Event::Look { place } => {
                 self.look(place);
                 self.queue.put(self.now_us + LOOK_US, Event::Look { place });
             }
-            Event::Sync { place } => {
-                self.sync(place);
-                let every_us = self.plan.sync_ms * 1_000;
-                self.queue.put(self.now_us + every_us, Event::Sync { place });
+            Event::Forwarded { place, life, key, arrived_us, back_us } => {
+                self.waited_us += back_us;
+                let node = &self.nodes[place];
+                match node.is_live && node.life == life {
+                    true => self.checks(place, key, arrived_us),
+                    // Nobody answers: any other asks the store.
+                    false => {
+                        let live = self.nodes.iter().position(|node| node.is_live);
+                        live.into_iter().for_each(|place| self.ask_store(place, key, arrived_us));
+                    }
+                }
             }
+            Event::Change { version } => self.version = version,
             Event::Mishap { place, mishap } => {
                 let node = &mut self.nodes[place];
                 match mishap {
                     Mishap::Crash => node.crash(),
-                    Mishap::Come => node.come(),
+                    Mishap::Come => node.come(self.version),
+                    Mishap::Learn { version } => node.version = node.version.max(version),
                     Mishap::Cut { until_us } => node.cut_until_us = node.cut_until_us.max(until_us),
                     Mishap::Heal => node.knows_cut &= node.is_cut(self.now_us),
                 }
@@ -279,23 +325,30 @@ impl<'a> World<'a> {
         let now_us = self.now_us;
         self.tally.second(now_us).store_operations += 1;
         let back_us = self.way_us();
+        let Call { key, version, .. } = call;
         let said = match &call.asks {
             Asks::Check { arrived_us } => {
-                let checked = self.store.check(call.key, now_us, self.terms.is_some());
-                self.waited_us += now_us + back_us - arrived_us;
-                if checked.is_admitted {
-                    self.admitted(call.place, call.key);
-                }
-                Said::Checked(checked)
+                let asks_when = self.terms[version].is_some();
+                self.store.check(version, key, now_us, asks_when).map(|checked| {
+                    self.waited_us += now_us + back_us - arrived_us;
+                    if checked.is_admitted {
+                        self.admitted(call.place, key);
+                    }
+                    Said::Checked(checked)
+                })
             }
-            Asks::Lease { row, message } => Said::Leased(self.store.hear(call.key, row, *message, now_us)),
-            Asks::Debt { id, amount } => {
-                if self.settled.insert(*id) {
-                    self.store.owe(call.key, *amount, now_us);
-                }
-                Said::Settled
+            Asks::Lease { row, message } => {
+                self.store.hear(version, key, row, *message, now_us).map(Said::Leased)
             }
+            Asks::Debt { id, amount } => match self.settled.contains(id) {
+                true => Ok(Said::Settled),
+                false => self.store.owe(version, key, *amount, now_us).map(|()| {
+                    self.settled.insert(*id);
+                    Said::Settled
+                }),
+            },
         };
+        let said = said.unwrap_or(Said::Outdated { version: self.version });
         // An answer on its way when the line is cut is lost, although what it says has happened.
         match self.nodes[call.place].is_cut(now_us) {
             true => self.queue.put((call.sent_us + DEADLINE_US).max(now_us), Event::Unanswered(call)),
@@ -310,29 +363,35 @@ impl<'a> World<'a> {
         }
         let now_ms = node.now_ms(self.now_us);
         let remains = match &said {
-            Said::Checked(checked) => Some(checked.remaining),
-            Said::Leased(leased) => Some(leased.remaining),
-            Said::Settled => None,
+            Said::Checked(checked) => Some(checked.seen.remaining),
+            Said::Leased(leased) => Some(leased.seen.remaining),
+            Said::Settled | Said::Outdated { .. } => None,
         };
-        let divides = matches!(self.definition.on_failure, Policy::Local | Policy::Snapshot);
+        let divides = matches!(self.plan.definition.on_failure, Policy::Local | Policy::Snapshot);
         if let Some(remaining) = remains.filter(|_| divides) {
             node.own.entry(call.key).or_default().remained = Some(remaining);
         }
+        let terms = self.terms[node.version];
         match (said, &call.asks) {
+            (Said::Outdated { version }, _) => {
+                // It reads the definition, and asks again.
+                node.version = node.version.max(version);
+                let (place, key) = (call.place, call.key);
+                self.send(place, key, call.asks);
+            }
             (Said::Checked(checked), _) => {
-                if let Some(held) = node.held.get_mut(&call.key) {
-                    held.holder.note_left(checked.left);
+                if let Some((held, terms)) = node.held.get_mut(&call.key).zip(terms) {
+                    let mut holder = held.holder(&terms);
+                    holder.note_left(checked.seen.left);
                     if !checked.is_admitted {
-                        held.holder.note_refusal(1, checked.retry_ms, now_ms);
+                        holder.note_refusal(1, checked.retry_ms, checked.seen.stands_ms, now_ms);
                     }
                 }
             }
             (Said::Leased(leased), Asks::Lease { row, message }) => {
-                if let Some(held) = node.held.get_mut(&call.key).filter(|held| held.row == *row)
-                    && let Some(terms) = &self.terms
-                {
-                    held.holder.note_left(leased.left);
-                    held.holder.heard(message.sequence, leased.amount, terms);
+                let held = node.held.get_mut(&call.key).filter(|held| held.row == *row);
+                if let Some((held, terms)) = held.zip(terms) {
+                    held.holder(&terms).heard(message.sequence, leased.amount, leased.seen, now_ms);
                     self.wake(call.place, call.key);
                 }
             }
@@ -349,8 +408,8 @@ impl<'a> World<'a> {
     /// Those who waited for a purse come again.
     fn wake(&mut self, place: usize, key: usize) {
         let Some(held) = self.nodes[place].held.get_mut(&key) else { return };
-        for arrived_us in std::mem::take(&mut held.waiting) {
-            self.decide(place, key, arrived_us, true);
+        for check in std::mem::take(&mut held.waiting) {
+            self.decide(place, key, check);
         }
     }
 
@@ -361,15 +420,16 @@ impl<'a> World<'a> {
         match call.asks {
             Asks::Check { arrived_us } => {
                 let member = Member { rank: call.place as u64, count: self.plan.places() };
-                let rule = self.plain.rule(call.key);
-                let is_admitted = node.decide_alone(call.key, &self.definition, rule, member, now_ms);
+                let definition = self.definitions[node.version].clone();
+                let defined = Defined { definition, version: Revision(node.version as u64 + 1) };
+                let rule = defined.exact_rule(&key_name(call.key), None);
+                let is_admitted = node.decide_alone(call.key, &defined.definition, &rule, member, now_ms);
                 self.decided_here(call.place, call.key, arrived_us, is_admitted);
             }
             Asks::Lease { row, message } => {
-                if let Some(held) = node.held.get_mut(&call.key).filter(|held| held.row == row)
-                    && let Some(terms) = &self.terms
-                {
-                    held.holder.unheard(message.sequence, now_ms, terms);
+                let held = node.held.get_mut(&call.key).filter(|held| held.row == row);
+                if let Some((held, terms)) = held.zip(self.terms[node.version]) {
+                    held.holder(&terms).unheard(message.sequence, now_ms);
                     self.wake(call.place, call.key);
                 }
             }
@@ -386,13 +446,14 @@ impl<'a> World<'a> {
         }
         let (now_ms, is_cut) = (node.now_ms(now_us), node.is_cut(now_us));
         let (mut messages, mut debts) = (Vec::new(), Vec::new());
-        if let Some(terms) = self.terms {
-            node.held.retain(|_, held| !held.waiting.is_empty() || !held.holder.is_over(now_ms, &terms));
-            let looked = node
-                .held
-                .iter_mut()
-                .filter_map(|(key, held)| Some((*key, held.holder.look(now_ms, &terms)?)));
-            messages.extend(looked);
+        if let Some(terms) = self.terms[node.version] {
+            node.held.retain(|_, held| {
+                let used_ms = held.used_ms;
+                !held.waiting.is_empty() || !held.holder(&terms).is_over(used_ms, now_ms)
+            });
+            let look =
+                |(key, held): (&usize, &mut Held)| Some((*key, held.holder(&terms).look(false, now_ms)?));
+            messages.extend(node.held.iter_mut().filter_map(look));
         }
         for (key, own) in node.own.iter_mut().filter(|(_, own)| own.owed > 0 && !is_cut) {
             let debts_before = &mut self.debts;
@@ -410,20 +471,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Says what was spent of slack.
-    fn sync(&mut self, place: usize) {
-        let (Some(terms), Some(slack)) = (self.terms, self.slack) else { return };
-        let (now_us, node) = (self.now_us, &mut self.nodes[place]);
-        let now_ms = node.now_ms(now_us);
-        let spoken = node.held.iter_mut();
-        let messages: Vec<_> = spoken
-            .filter_map(|(key, held)| Some((*key, held.holder.sync(now_ms, &terms, &slack)?)))
-            .collect();
-        for (key, message) in messages {
-            self.tell_store(place, key, message);
-        }
-    }
-
     fn outcome(self, allowed: &[u64]) -> Outcome {
         let Self { plan, mechanism, mut tally, .. } = self;
         for (second, allowed) in tally.seconds.iter_mut().zip(allowed) {
@@ -436,7 +483,7 @@ impl<'a> World<'a> {
         let shares = self.nodes.iter().filter(|node| node.offered > 0);
         let worst_node_share =
             shares.map(|node| part(node.admitted, node.offered)).min_by(f64::total_cmp).unwrap_or_default();
-        let bound = bound_of(plan, mechanism, &self.definition, self.store.rule(0));
+        let bound = bound_of(plan, &self.definitions[0]);
         Outcome {
             mechanism: mechanism.as_str(),
             offered,

@@ -24,6 +24,7 @@ fn troubled(seed: u64, algorithm: Algorithm) -> Plan {
     let window_ms = [500, 1_000, 3_000][some(3, 2) as usize];
     let burst = (algorithm == Algorithm::TokenBucket).then(|| [limit, limit / 4][some(2, 3) as usize]);
     let on_failure = Policy::ALL[some(Policy::ALL.len() as u64, 4) as usize];
+    let sync_ms = [None, Some(50), Some(200), Some(500)][some(4, 9) as usize];
     // Of the limit, from half to twice of it.
     let rate = limit * 1_000 / window_ms * (50 + some(150, 5)) / 100;
     Plan {
@@ -32,33 +33,84 @@ fn troubled(seed: u64, algorithm: Algorithm) -> Plan {
         keys: 1 + some(2, 6),
         pattern: [Pattern::Steady, Pattern::Poisson, Pattern::Bursty][some(3, 7) as usize],
         node_skew: [0.0, 1.0][some(2, 8) as usize],
-        sync_ms: [50, 200, 500][some(3, 9) as usize],
         latency_us: [200, 5_000, 60_000][some(3, 10) as usize],
         crashes: 4,
         joins: 2,
         partitions: [0, 3, 12][some(3, 11) as usize],
         partition_ms: [800, 4_000][some(2, 12) as usize],
-        ..Plan::new(rate, 4, Definition { burst, on_failure, ..definition(algorithm, limit, window_ms) })
+        changes: [0, 3][some(2, 9) as usize],
+        ..Plan::new(
+            rate,
+            4,
+            Definition { burst, on_failure, sync_ms, ..definition(algorithm, limit, window_ms) },
+        )
     }
 }
 
 #[test]
 fn no_history_of_any_algorithm_and_mechanism_goes_above_its_bound() {
     let histories = std::env::var("BATON_SIMULATED_HISTORIES").ok().and_then(|text| text.parse().ok());
-    for seed in 0..histories.unwrap_or(HISTORIES) {
-        for algorithm in ALGORITHMS {
-            let plan = troubled(seed, algorithm);
-            for mechanism in Mechanism::ALL {
-                let outcome = outcome(&plan, mechanism);
-                assert!(outcome.admitted > 0, "seed {seed}, {algorithm:?}, {mechanism:?}: nothing happened");
-                assert!(
-                    outcome.keeps_its_bound(),
-                    "seed {seed}, {algorithm:?}, {mechanism:?}: {} of {:?} in {plan:?}",
-                    outcome.worst,
-                    outcome.bound
-                );
-            }
+    let histories: u64 = histories.unwrap_or(HISTORIES);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                for seed in (thread..histories).step_by(threads as usize) {
+                    ALGORITHMS.into_iter().for_each(|algorithm| judge(seed, algorithm));
+                }
+            });
         }
+    });
+}
+
+fn judge(seed: u64, algorithm: Algorithm) {
+    let plan = troubled(seed, algorithm);
+    for mechanism in Mechanism::ALL.iter().copied() {
+        let outcome = outcome(&plan, mechanism);
+        assert!(outcome.admitted > 0, "seed {seed}, {algorithm:?}, {mechanism:?}: nothing happened");
+        assert!(
+            outcome.keeps_its_bound(),
+            "seed {seed}, {algorithm:?}, {mechanism:?}: {} of {:?} in {plan:?}",
+            outcome.worst,
+            outcome.bound
+        );
+    }
+}
+
+/// Without an outage, where a policy would add its own: what epsilon allows is all that passes besides. By the exact algorithm it
+/// shows that it does.
+#[test]
+fn what_passes_besides_an_approximate_limit_is_epsilon_of_it_and_no_more() {
+    for algorithm in ALGORITHMS {
+        let epsilon = Some(100_000);
+        let definition = Definition { epsilon, ..definition(algorithm, 900, 1_000) };
+        let with = |mechanism| {
+            let worst = |seed| {
+                let plan = Plan {
+                    seed,
+                    duration_ms: 6_000,
+                    crashes: 3,
+                    joins: 2,
+                    changes: 2,
+                    pattern: Pattern::Bursty,
+                    ..Plan::new(3_000, 4, definition.clone())
+                };
+                let outcome = outcome(&plan, mechanism);
+                (outcome.worst, outcome.bound.unwrap())
+            };
+            (1..4).map(worst).max().unwrap()
+        };
+        let (central, exact) = with(Mechanism::Central);
+        let (approximate, bound) = with(Mechanism::Approximate);
+        println!(
+            "{algorithm:?}: at most {approximate} in a window, and {bound} is the bound; {central} by the store alone"
+        );
+        assert_eq!(bound, exact + 90, "{algorithm:?}");
+        assert!(approximate <= bound, "{algorithm:?}: {approximate} of {bound}");
+        assert!(
+            algorithm != Algorithm::SlidingLog || approximate > exact,
+            "{approximate} of {exact}, and {central}"
+        );
     }
 }
 
@@ -79,8 +131,7 @@ fn a_lease_that_is_given_away_while_it_may_still_be_spent_is_noticed() {
 fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     let bytes = |seed| {
         let plan = troubled(seed, Algorithm::TokenBucket);
-        let outcomes: Vec<_> =
-            Mechanism::ALL.into_iter().map(|mechanism| outcome(&plan, mechanism)).collect();
+        let outcomes: Vec<_> = Mechanism::ALL.iter().map(|mechanism| outcome(&plan, *mechanism)).collect();
         (format!("{outcomes:?}"), svg::plot(&plan, &outcomes))
     };
     assert_eq!(bytes(3), bytes(3));
@@ -92,31 +143,51 @@ fn twenty_nodes_at_seven_tenths_of_the_limit_ask_the_store_once_for_a_hundred_ch
     for algorithm in [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow] {
         let plan =
             Plan { duration_ms: 5_000, ..Plan::new(100_000, 20, definition(algorithm, 142_858, 1_000)) };
-        let leased = outcome(&plan, Mechanism::Leased);
-        assert!(leased.store_operations_per_second <= 1_000.0, "{}", leased.store_operations_per_second);
-        assert_eq!(leased.under_admission, 0.0);
-        assert!(leased.local_share > 0.999, "{}", leased.local_share);
+        for mechanism in [Mechanism::Leased, Mechanism::Owned, Mechanism::Approximate] {
+            let outcome = outcome(&plan, mechanism);
+            let operations = outcome.store_operations_per_second;
+            assert!(operations <= 1_000.0, "{algorithm:?}, {mechanism:?}: {operations}");
+            assert_eq!(outcome.under_admission, 0.0, "{algorithm:?}, {mechanism:?}");
+            assert!(outcome.local_share > 0.999, "{algorithm:?}, {mechanism:?}: {}", outcome.local_share);
+        }
+    }
+}
+
+/// As much is wanted as makes a leased key's holders ask all the time, if each check asked for itself: nearly one operation for each.
+#[test]
+fn in_overload_leases_ask_the_store_a_tenth_as_often_as_it_is_checked_at_most() {
+    for algorithm in [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow] {
+        let plan = Plan { duration_ms: 5_000, ..Plan::new(65_000, 20, definition(algorithm, 50_000, 1_000)) };
+        for mechanism in [Mechanism::Leased, Mechanism::Owned] {
+            let outcome = outcome(&plan, mechanism);
+            let last = outcome.seconds.last().unwrap();
+            println!(
+                "{algorithm:?}, {mechanism:?}: {} operations for {} checks in the last second, {:.2} % too few admitted",
+                last.store_operations,
+                last.offered,
+                100.0 * outcome.under_admission
+            );
+            assert!(last.store_operations * 10 <= last.offered, "{algorithm:?}, {mechanism:?}: {last:?}");
+            assert!(outcome.under_admission < 0.05, "{algorithm:?}: {}", outcome.under_admission);
+        }
     }
 }
 
 /// What others have published about themselves: a limit of 1,000 a second with a sync every 50 ms let 13.1 % more pass; two nodes, 500 a
 /// second, a sync every 200 ms and 800 offered, 18 % more, and after a correction 12 % less.
 #[test]
-fn scenarios_that_others_published_stay_within_epsilon_above_and_one_percent_below() {
+fn scenarios_that_others_published_stay_within_epsilon_above_and_two_percent_below() {
     for (limit, offered, sync_ms) in [(1_000, 1_500, 50), (500, 800, 200)] {
         for algorithm in [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow] {
-            let plan = Plan {
-                sync_ms,
-                duration_ms: 30_000,
-                ..Plan::new(offered, 2, definition(algorithm, limit, 1_000))
-            };
+            let definition = Definition { sync_ms: Some(sync_ms), ..definition(algorithm, limit, 1_000) };
+            let plan = Plan { duration_ms: 30_000, ..Plan::new(offered, 2, definition) };
             for (mechanism, above) in
                 [(Mechanism::Central, 1.0), (Mechanism::Leased, 1.0), (Mechanism::Approximate, 1.01)]
             {
                 let outcome = outcome(&plan, mechanism);
                 // What is decided somewhat later than it came may fall into the next window.
                 let most = above * outcome.allowed as f64 + limit as f64 / 50.0;
-                let least = 0.99 * outcome.allowed as f64;
+                let least = 0.98 * outcome.allowed as f64;
                 assert!(
                     (least..=most).contains(&(outcome.admitted as f64)),
                     "{limit}, {algorithm:?}, {mechanism:?}: {} of {}",
@@ -146,7 +217,7 @@ fn a_node_that_is_cut_off_does_what_the_policy_says() {
 fn a_plot_is_well_formed_and_shows_the_bound_of_each_mechanism() {
     let plan = troubled(1, Algorithm::FixedWindow);
     let plan = Plan { keys: 1, ..plan };
-    let outcomes: Vec<_> = Mechanism::ALL.into_iter().map(|mechanism| outcome(&plan, mechanism)).collect();
+    let outcomes: Vec<_> = Mechanism::ALL.iter().map(|mechanism| outcome(&plan, *mechanism)).collect();
     let plot = svg::plot(&plan, &outcomes);
     let mut open = Vec::new();
     for tag in plot.split('<').skip(1) {
@@ -161,8 +232,8 @@ fn a_plot_is_well_formed_and_shows_the_bound_of_each_mechanism() {
         }
     }
     assert!(open.is_empty(), "{open:?}");
-    assert_eq!(plot.matches("stroke-dasharray").count(), 3);
-    assert_eq!(plot.matches("<polyline").count(), 9);
+    assert_eq!(plot.matches("stroke-dasharray").count(), 4);
+    assert_eq!(plot.matches("<polyline").count(), 12);
     assert!(!plot.contains("NaN") && !plot.contains("inf"));
 }
 

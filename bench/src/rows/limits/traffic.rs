@@ -8,6 +8,7 @@ use crate::progress;
 use crate::report::{Row, Target, Unit};
 use crate::rows::Bench;
 use baton_core::Name;
+use baton_core::limit::Identity;
 use baton_engine::limit::{CheckCall, Wanted};
 use baton_engine::{Config, Engine, Random};
 use baton_testkit::servers::redis::Redis;
@@ -101,7 +102,14 @@ async fn check(
     let wanted = Wanted { principal: "bench".into(), ..Wanted::default() };
     let limit = Name::new("default", LIMIT);
     let mut calls: Vec<_> = (0..KEYS)
-        .map(|key| [CheckCall { limit: limit.clone(), key: format!("customer:{key:06}"), cost: 1 }])
+        .map(|key| {
+            [CheckCall {
+                limit: limit.clone(),
+                key: format!("customer:{key:06}"),
+                cost: 1,
+                identity: Identity::default(),
+            }]
+        })
         .collect();
     // Not all nodes come to the same key at once.
     calls.rotate_left((number * KEYS / NODES as u64) as usize);

@@ -41,6 +41,60 @@ words! {
         Leased,
         /// The node that owns the key, out of what was debited before; the others forward to it.
         Owned,
+        /// A node, out of slack, of which the store is told every so often; `epsilon` of the limit may pass besides.
+        Approximate,
+    }
+}
+
+words! {
+    /// Whether somebody is known.
+    Identity {
+        /// Not known: gets little slack of an approximate limit.
+        Anonymous,
+        /// Known: gets more.
+        Authenticated,
+    }
+}
+
+/// A part of something, as a number from 0 to 1, exact to a millionth. What is read may be anything: [`check`](Self::check) says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Fraction(i64);
+
+impl Fraction {
+    const ONE: i64 = 1_000_000;
+
+    /// So many millionths.
+    pub fn of_millionths(millionths: u64) -> Self {
+        Self(i64::try_from(millionths).unwrap_or(i64::MAX))
+    }
+
+    /// In millionths.
+    pub fn millionths(self) -> u64 {
+        u64::try_from(self.0).unwrap_or_default()
+    }
+
+    /// Whether it is from 0 to 1.
+    pub fn check(self, field: &str) -> Result<(), ErrorBody> {
+        match (0..=Self::ONE).contains(&self.0) {
+            true => Ok(()),
+            false => {
+                Err(ErrorBody::invalid(field, format!("{field} must be a part from 0 to 1, such as 0.01")))
+            }
+        }
+    }
+}
+
+impl Serialize for Fraction {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(self.0 as f64 / Self::ONE as f64)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fraction {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let part = f64::deserialize(from)?;
+        // What is no number is out of range too.
+        Ok(Self(if part.is_nan() { -1 } else { (part * Self::ONE as f64).round() as i64 }))
     }
 }
 
@@ -143,6 +197,19 @@ pub struct LimitDefinition {
     /// What becomes of a lease whose holder has gone; `safe` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Reclaim>,
+    /// How much more than the limit may pass of an approximate one, as a part of it; 0.01 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>, minimum = 0, maximum = 1))]
+    pub epsilon: Option<Fraction>,
+    /// When less than this part of an approximate limit isn't counted yet, the store decides every check; 0.2 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>, minimum = 0, maximum = 1))]
+    pub low_watermark: Option<Fraction>,
+    /// How often the store is told what was spent of an approximate limit; if absent every 500 ms, 100 ms for a busy key and 2 s for a
+    /// quiet one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 10, maximum = 60_000))]
+    pub sync_millis: Option<u64>,
     /// What a node admits by itself for a key and a window in an outage, with `open`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1_000_000_000_000_u64))]
@@ -197,6 +264,9 @@ impl LimitDefinition {
             lease_size: None,
             lease_ttl_millis: None,
             reclaim: None,
+            epsilon: None,
+            low_watermark: None,
+            sync_millis: None,
             local_cap: None,
             expected_nodes: None,
             max_keys: None,
@@ -214,11 +284,15 @@ impl LimitDefinition {
             ("burst", self.burst, limits::LIMIT),
             ("leaseSize", self.lease_size, 1..=1_000_000),
             ("leaseTtlMillis", self.lease_ttl_millis, limits::LEASE_TTL_MILLIS),
+            ("syncMillis", self.sync_millis, limits::SYNC_MILLIS),
             ("localCap", self.local_cap, limits::LIMIT),
             ("expectedNodes", self.expected_nodes, 1..=10_000),
             ("maxKeys", self.max_keys, 1..=10_000_000),
         ] {
             number.map_or(Ok(()), |number| limits::check_number(field, number, range))?;
+        }
+        for (field, part) in [("epsilon", self.epsilon), ("lowWatermark", self.low_watermark)] {
+            part.map_or(Ok(()), |part| part.check(field))?;
         }
         if let Some(zone) = &self.time_zone {
             limits::check_text("timeZone", zone, limits::TIME_ZONE_BYTES)?;

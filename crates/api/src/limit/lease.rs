@@ -117,17 +117,36 @@ pub struct LeaseResponse {
     /// How much a lease should have; follow what you spend if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
+    /// How it behaves, if the limit is approximate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slack: Option<LeaseSlack>,
     /// How much the key may use at once.
     pub limit: u64,
     /// What is left at the store.
     pub remaining: u64,
     /// In how many milliseconds all of it is available again.
     pub reset_millis: u64,
-    /// After how many milliseconds there is something to be had.
+    /// After how many milliseconds it is worth asking again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_millis: Option<u64>,
     /// Of the definition.
     pub version: u64,
+}
+
+/// How slack of an approximate limit behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseSlack {
+    /// How long it may live at most: ask for four times the time after which you will say again what was spent.
+    pub max_ttl_millis: u64,
+    /// How often to say what was spent; by how much that is if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_millis: Option<u64>,
+    /// When `left` is less than this, give back what you have and ask for every check.
+    pub low: u64,
+    /// What isn't counted yet.
+    pub left: u64,
 }
 
 /// `POST /v1/limits/{name}/lease/return`

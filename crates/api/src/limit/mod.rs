@@ -9,10 +9,11 @@ mod lease;
 mod log;
 
 pub use definition::{
-    Algorithm, CalendarUnit, FailurePolicy, LimitDefinition, LimitOverride, Mechanism, Purpose, Reclaim,
+    Algorithm, CalendarUnit, FailurePolicy, Fraction, Identity, LimitDefinition, LimitOverride, Mechanism,
+    Purpose, Reclaim,
 };
 pub use lease::{
-    LeaseList, LeaseRequest, LeaseResponse, LeaseStatus, ReturnLeaseRequest, ReturnLeaseResponse,
+    LeaseList, LeaseRequest, LeaseResponse, LeaseSlack, LeaseStatus, ReturnLeaseRequest, ReturnLeaseResponse,
 };
 pub use log::{LimitLog, LimitLogLine};
 
@@ -68,6 +69,9 @@ pub struct LimitCheckRequest {
     #[serde(default = "one")]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1_000_000_000))]
     pub cost: u64,
+    /// Whether it is somebody who is known, of whom an approximate limit has more slack; `authenticated` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
     /// Makes a call that is sent again within 60 s count once. Without it a retry may count twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128))]
@@ -107,7 +111,7 @@ pub struct LimitCheckResponse {
     pub remaining: u64,
     /// In how many milliseconds all of it is available again.
     pub reset_millis: u64,
-    /// Who decided: `central`, `local`, `renewed` or `fallback`.
+    /// Who decided: `central`, `local`, `renewed`, `owner`, `global_check` or `fallback`.
     pub source: String,
     /// What it can be given back with, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use crate::duration;
 use crate::failure::{Failure, NOT_ACQUIRED};
 use crate::output;
 use baton_client::limit::{Allowed, Checked, CheckedAll, OneCheck, Refused};
-use baton_client::wire_limit::{CheckAllResponse, LimitCheckResponse, LimitExceeded};
+use baton_client::wire_limit::{CheckAllResponse, Identity, LimitCheckResponse, LimitExceeded};
 use baton_client::{Baton, ErrorCode};
 use std::time::Duration;
 
@@ -30,6 +30,9 @@ pub struct CheckArguments {
     /// Another limit and a key of it, that must pass too; may be repeated
     #[arg(long, value_name = "NAME=KEY", value_parser = pair)]
     also: Vec<(String, String)>,
+    /// Whether it is somebody who is known: whoever isn't gets less slack of an approximate limit
+    #[arg(long, value_parser = super::put::words::<Identity>(&["anonymous", "authenticated"]), conflicts_with = "also")]
+    identity: Option<Identity>,
     /// Print a receipt that it can be given back with
     #[arg(long)]
     receipt: bool,
@@ -46,9 +49,12 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 pub async fn run(arguments: CheckArguments, baton: &Baton, json: bool) -> Result<u8, Failure> {
-    let CheckArguments { name, key, cost, also, receipt, request_id } = arguments;
+    let CheckArguments { name, key, cost, also, identity, receipt, request_id } = arguments;
     if also.is_empty() {
         let mut check = baton.limit(name.as_str()).check(key).cost(cost);
+        if let Some(identity) = identity {
+            check = check.identity(identity);
+        }
         if receipt {
             check = check.receipt();
         }

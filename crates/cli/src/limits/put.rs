@@ -3,9 +3,11 @@
 use super::{fields, print};
 use crate::duration;
 use crate::failure::Failure;
+use crate::traffic::part;
 use baton_client::Baton;
 use baton_client::wire_limit::{
-    Algorithm, CalendarUnit, FailurePolicy, LimitDefinition, LimitOverride, Mechanism, Purpose, Reclaim,
+    Algorithm, CalendarUnit, FailurePolicy, Fraction, LimitDefinition, LimitOverride, Mechanism, Purpose,
+    Reclaim,
 };
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
@@ -14,6 +16,7 @@ use std::time::Duration;
 pub const HELP: &str = "Examples:\n  \
     baton limits put api --limit 100 --per 1m                          100 a minute for each key\n  \
     baton limits put api --limit 100 --per 1m --burst 20 --override acme=5000\n  \
+    baton limits put search --limit 1000 --per 1s --mechanism approximate --epsilon 0.02\n  \
     baton limits put login --limit 5 --per 15m --purpose security\n  \
     baton limits put invoices --limit 10000 --calendar month --time-zone Europe/Berlin\n  \
     baton limits put exports --limit 3 --algorithm in_flight --lease-ttl 10m\n\n\
@@ -38,7 +41,7 @@ pub struct PutArguments {
     #[arg(long, value_parser = words::<Algorithm>(&["token_bucket", "sliding_window", "fixed_window", "sliding_log", "in_flight"]))]
     algorithm: Option<Algorithm>,
     /// Who decides
-    #[arg(long, value_parser = words::<Mechanism>(&["central", "leased"]))]
+    #[arg(long, value_parser = words::<Mechanism>(&["central", "leased", "owned", "approximate"]))]
     mechanism: Option<Mechanism>,
     /// What happens when the store can't be asked
     #[arg(long, value_name = "POLICY", value_parser = words::<FailurePolicy>(&["closed", "closed_local", "open", "local", "snapshot"]))]
@@ -76,6 +79,15 @@ pub struct PutArguments {
     /// What becomes of a lease whose holder has gone [default: safe]
     #[arg(long, value_parser = words::<Reclaim>(&["safe", "optimistic"]))]
     reclaim: Option<Reclaim>,
+    /// How much more than the limit may pass of an approximate one, as a part of it [default: 0.01]
+    #[arg(long, value_name = "PART", value_parser = fraction)]
+    epsilon: Option<Fraction>,
+    /// When less than this part of an approximate limit isn't counted yet, the store decides every check [default: 0.2]
+    #[arg(long, value_name = "PART", value_parser = fraction)]
+    low_watermark: Option<Fraction>,
+    /// How often the store is told what was spent of an approximate limit [default: 500ms, 100ms if it is much, 2s if it is little]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    sync: Option<Duration>,
     /// What a node admits by itself for a key and a window in an outage, with --on-failure open
     #[arg(long, value_name = "N")]
     local_cap: Option<u64>,
@@ -85,10 +97,14 @@ pub struct PutArguments {
 }
 
 /// One of several words, as they are on the wire.
-fn words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
+pub(super) fn words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
     words: &'static [&'static str],
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(words).try_map(|word| serde_json::from_value::<T>(word.into()))
+}
+
+fn fraction(text: &str) -> Result<Fraction, String> {
+    part(text).map(Fraction::of_millionths)
 }
 
 /// `KEY=N`; the key may have an equals sign itself.
@@ -114,6 +130,9 @@ pub async fn run(arguments: PutArguments, baton: &Baton, json: bool) -> Result<u
         lease_size: arguments.lease_size,
         lease_ttl_millis: arguments.lease_ttl.map(ms),
         reclaim: arguments.reclaim,
+        epsilon: arguments.epsilon,
+        low_watermark: arguments.low_watermark,
+        sync_millis: arguments.sync.map(ms),
         local_cap: arguments.local_cap,
         expected_nodes: arguments.expected_nodes,
         max_keys: arguments.max_keys,

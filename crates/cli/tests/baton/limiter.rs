@@ -49,6 +49,38 @@ async fn most_checks_are_decided_in_this_process_and_all_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_approximate_limit_is_decided_in_this_process_until_little_is_left() {
+    let server = Server::start();
+    let baton = Baton::connect(&server.url).await.unwrap();
+    let approximate = LimitDefinition {
+        algorithm: Some(Algorithm::FixedWindow),
+        mechanism: Some(Mechanism::Approximate),
+        staggered: Some(false),
+        ..LimitDefinition::new(2_000, DAY_MS)
+    };
+    baton.limits().put("api", &approximate).await.unwrap();
+    let limiter = baton.limiter("api");
+    let (mut here, mut there, mut refused) = (0_u64, 0_u64, 0);
+    while refused < 5 {
+        match limiter.check("acme", 1).await.unwrap() {
+            Checked::Allowed(allowed) if allowed.source == "local" => here += 1,
+            Checked::Allowed(_) => there += 1,
+            Checked::Refused(_) => {
+                refused += 1;
+                tokio::time::sleep(Duration::from_millis(120)).await;
+            }
+        }
+    }
+    // A hundredth more, of which half is for each of two windows; the last fifth is the store's, and somewhat more if that is late.
+    assert!((2_000..=2_010).contains(&(here + there)), "{here} here, {there} there");
+    assert!(here > 1_000 && there > 200, "{here} here, {there} there");
+    limiter.close().await;
+    let usage = baton.limit("api").usage("acme").await.unwrap();
+    // Its node may still have some that it was asked for.
+    assert!(usage.used <= here + there && usage.used + usage.outstanding >= here + there, "{usage:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn processes_that_vanish_admit_nothing_on_top_of_the_limit() {
     let server = Server::start();
     let limit = 3_000_u64;

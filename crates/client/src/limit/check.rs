@@ -11,7 +11,8 @@ use crate::held::encode;
 use crate::{path, random};
 use baton_api::ErrorCode;
 use baton_api::limit::{
-    CheckAllRequest, CheckAllResponse, LimitCheckRequest, LimitCheckResponse, LimitExceeded, OneOfSeveral,
+    CheckAllRequest, CheckAllResponse, Identity, LimitCheckRequest, LimitCheckResponse, LimitExceeded,
+    OneOfSeveral,
 };
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -28,18 +29,25 @@ pub struct Check {
     limit: Limit,
     key: Arc<str>,
     cost: u64,
+    identity: Option<Identity>,
     receipt: bool,
     request_id: Option<String>,
 }
 
 impl Check {
     pub(super) fn new(limit: Limit, key: Arc<str>) -> Self {
-        Self { limit, key, cost: 1, receipt: false, request_id: None }
+        Self { limit, key, cost: 1, identity: None, receipt: false, request_id: None }
     }
 
     /// How much it uses; 0 looks without using any.
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = cost;
+        self
+    }
+
+    /// Whether it is somebody who is known: whoever isn't gets less slack of an approximate limit.
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
         self
     }
 
@@ -66,9 +74,9 @@ impl Check {
 
     async fn send(self) -> Result<Checked, Error> {
         self.limit.check_names()?;
-        let Self { limit, key, cost, receipt, request_id } = self;
+        let Self { limit, key, cost, identity, receipt, request_id } = self;
         let is_repeatable = request_id.is_some();
-        let request = LimitCheckRequest { key: key.to_string(), cost, request_id, receipt };
+        let request = LimitCheckRequest { key: key.to_string(), cost, identity, request_id, receipt };
         request.check().map_err(Error::refused)?;
         let (began, body) = (Moment::now(), encode(&request)?);
         let (reply, address) = send(&limit.baton.0, limit.path("check"), body, is_repeatable).await?;

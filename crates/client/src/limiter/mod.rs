@@ -1,8 +1,8 @@
-//! Leased limits, decided in the caller's own process (M2).
+//! Leased and approximate limits, decided in the caller's own process (M2, M4).
 //!
 //! A part of a key's limit is debited at the store before it is spent here, so no crash of this process admits too much. While there is
 //! something in a key's purse a check is one compare-and-swap; more is asked for beside the checks, before it runs
-//! dry. A key that comes once, a limit that isn't leased, and whoever finds the purse empty ask the server.
+//! dry. A key that comes once, a limit that is neither, and whoever finds the purse empty ask the server.
 //!
 //! # Layout
 //! - this file: the limiter
@@ -45,7 +45,7 @@ const LEND_PATIENCE: Duration = Duration::from_millis(500);
 /// Leases given back at once.
 const GIVEN_BACK_AT_ONCE: usize = 32;
 
-/// Decides a leased limit in this process. Made by [`Baton::limiter`](crate::Baton::limiter); cheap to clone, keep one for each limit.
+/// Decides a leased or approximate limit in this process. Made by [`Baton::limiter`](crate::Baton::limiter); cheap to clone, keep one for each limit.
 ///
 /// ```no_run
 /// # async fn example(baton: baton_client::Baton) -> Result<(), baton_client::Error> {
@@ -120,7 +120,13 @@ impl Limiter {
                 Some(true)
             }
             Next::Refused { .. } => Some(false),
-            Next::Ask | Next::Wait(_) => None,
+            Next::Wait(_) => None,
+            Next::Ask { say } => {
+                if let Some(message) = say {
+                    self.ask_beside(key, sought, message);
+                }
+                None
+            }
             Next::Renew(message) => {
                 // Nobody waits for it here: the next one finds what it brings.
                 self.ask_beside(key, sought, message);
@@ -159,7 +165,12 @@ impl Limiter {
                         Refused::local(inner.limit.name(), &key.text(), limit, reset_ms, retry_after_ms);
                     return Ok(Checked::Refused(refused));
                 }
-                Next::Ask => break,
+                Next::Ask { say } => {
+                    if let Some(message) = say {
+                        self.ask_beside(key, &sought, message);
+                    }
+                    break;
+                }
                 Next::Wait(answered) => {
                     if tokio::time::timeout(inner.limit.call_timeout(), answered).await.is_err() {
                         break;

@@ -3,7 +3,8 @@
 use super::key::{Plain, Salt, Sought, text_in};
 use super::table::{Found, Table};
 use baton_api::limit::LeaseResponse;
-use baton_core::limit::purse::{Message, Purse, Spent, Terms};
+use baton_core::limit::holder::{Holder, Known, Seen, Step, TTL_MS, Waits};
+use baton_core::limit::purse::{Message, Purse, Rhythm, Terms};
 use baton_core::limit::till::{Taken, Till};
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -12,12 +13,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
-/// How long a refusal by the store is taken to stand.
-const REFUSED_MS_MAX: u64 = 100;
 /// How long a limit that isn't leased is asked for every check before leases are tried again.
 const UNLEASED_MS: u64 = 5_000;
-/// What a lease is taken to live until the server has said it.
-const TTL_MS: u64 = 10_000;
+/// A check waits once for an answer; then the server decides, who can ask the store for several at once.
+const WAITS_MAX: usize = 1;
 
 /// All purses.
 #[derive(Default)]
@@ -68,21 +67,14 @@ struct Rare {
     is_outdated: bool,
     /// Who waits for an answer.
     answered: Option<Arc<Notify>>,
-    refused: Option<Refused>,
+    known: Known,
 }
 
 impl Rare {
     fn is_needed(&self) -> bool {
-        let Self { text, called, is_outdated, answered, refused } = self;
-        *is_outdated || text.is_some() || called.is_some() || answered.is_some() || refused.is_some()
+        let Self { text, called, is_outdated, answered, known } = self;
+        *is_outdated || text.is_some() || called.is_some() || answered.is_some() || known.is_needed()
     }
-}
-
-#[derive(Clone, Copy)]
-struct Refused {
-    cost: u64,
-    until_ms: u64,
-    retry_at_ms: Option<u64>,
 }
 
 /// What to do next.
@@ -91,8 +83,8 @@ pub(super) enum Next {
     Spent { ask: Option<Message> },
     /// The store has just said no.
     Refused { retry_after_ms: Option<u64> },
-    /// The server has to decide.
-    Ask,
+    /// The server has to decide; and this should be said, beside it.
+    Ask { say: Option<Message> },
     /// Somebody has asked already. It hears of everything that is told from now on.
     Wait(OwnedNotified),
     /// This has to be said first.
@@ -125,7 +117,7 @@ impl Purses {
         let Found { slot, mut cold } = self.table.find(sought)?;
         cold.used_s = seconds(now_ms);
         let terms = cold.terms();
-        (!cold.purse.is_asking()).then(|| cold.purse.ask(&slot.till, 0, now_ms, &terms))
+        cold.holder(&slot.till, &terms).replenish(now_ms)
     }
 
     pub fn is_first_look(&self) -> bool {
@@ -140,18 +132,25 @@ impl Purses {
                 let lease = self.next_lease.fetch_add(1, Ordering::Relaxed);
                 self.table.insert(sought, Held::new(key, sought, lease, now_ms));
             }
-            return Next::Ask;
+            return Next::Ask { say: None };
         };
         let held = &mut *cold;
         held.used_s = seconds(now_ms);
         let terms = held.terms();
-        match held.purse.spend(&slot.till, cost, now_ms) {
-            Spent::Yes { ask: false, .. } => Next::Spent { ask: None },
-            Spent::Yes { ask: true, .. } => {
-                Next::Spent { ask: Some(held.purse.ask(&slot.till, 0, now_ms, &terms)) }
+        let most = if now_ms < unleased_until_ms { 0 } else { WAITS_MAX };
+        let waits = Waits { had: usize::from(renewed), most };
+        let next = match held.holder(&slot.till, &terms).check(cost, now_ms, waits) {
+            Step::Spent { ask, .. } => Next::Spent { ask },
+            Step::Refused { retry_at_ms } => {
+                let retry_after_ms = retry_at_ms.map(|at_ms| at_ms.saturating_sub(now_ms).max(1));
+                Next::Refused { retry_after_ms }
             }
-            Spent::No => held.short(&slot.till, cost, now_ms, renewed || now_ms < unleased_until_ms),
-        }
+            Step::Wait => Next::Wait(held.answer()),
+            Step::Renew(message) => Next::Renew(message),
+            Step::Ask { say, .. } => Next::Ask { say },
+        };
+        held.tidy(now_ms);
+        next
     }
 
     /// What is known of a key: its limit, what is left, and in how many milliseconds all is back.
@@ -180,11 +179,16 @@ impl Purses {
         if lent.ttl_millis == 0 {
             self.unleased_until_ms.store(now_ms + UNLEASED_MS, Ordering::Relaxed);
         }
-        let said = self.said(Said {
-            terms: Terms { ttl_ms: lent.ttl_millis.max(1), size: lent.size },
-            version: lent.version,
-            limit: lent.limit,
-        });
+        let slack = lent.slack.as_ref();
+        let behaves = |ttl_ms| Terms {
+            rhythm: slack
+                .map_or(Rhythm::Life, |slack| slack.sync_millis.map_or(Rhythm::AsUsed, Rhythm::Every)),
+            low: slack.map_or(0, |slack| slack.low),
+            ..Terms::lease(ttl_ms, lent.size)
+        };
+        let ttl_max_ms = slack.map_or(lent.ttl_millis, |slack| slack.max_ttl_millis);
+        let terms = behaves(ttl_max_ms.max(1));
+        let said = self.said(Said { terms, version: lent.version, limit: lent.limit });
         let Some(Found { slot, mut cold }) = self.table.find(sought) else { return false };
         if cold.version().is_some_and(|version| version != lent.version) {
             cold.rare().is_outdated = true;
@@ -192,8 +196,14 @@ impl Purses {
         // A life that is shorter than was asked for counts from the same moment. What is left of one that isn't leased any more lives
         // as long as was asked for, until it is given back.
         let ttl_ms = if lent.ttl_millis == 0 { message.ttl_ms } else { lent.ttl_millis };
-        let terms = Terms { ttl_ms, size: lent.size };
-        let is_last = cold.purse.heard_for(&slot.till, message.sequence, lent.granted, &terms);
+        let seen = Seen {
+            remaining: lent.remaining,
+            left: slack.map_or(u64::MAX, |slack| slack.left),
+            stands_ms: lent.retry_after_millis.unwrap_or_default(),
+        };
+        let terms = behaves(ttl_ms);
+        let mut holder = cold.holder(&slot.till, &terms);
+        let is_last = holder.heard_for(message.sequence, lent.granted, seen, now_ms);
         if is_last && lent.lease_id != self.own_name(cold.lease) {
             cold.rare().called = Some(lent.lease_id.as_str().into());
         }
@@ -220,9 +230,10 @@ impl Purses {
         if held.purse.is_asking() || !held.rare.as_mut().is_some_and(|rare| take(&mut rare.is_outdated)) {
             return None;
         }
-        held.rare.take_if(|rare| !rare.is_needed());
-        let (has_some, terms) = (held.purse.balance(&slot.till, now_ms) > 0, held.terms());
-        has_some.then(|| held.purse.give_back(&slot.till, false, now_ms, &terms))
+        let terms = held.terms();
+        let message = held.holder(&slot.till, &terms).look(true, now_ms);
+        held.tidy(now_ms);
+        message
     }
 
     /// Resolves when somebody hears an answer that is waited for now; nothing if nobody waits for any.
@@ -240,18 +251,17 @@ impl Purses {
     pub fn unheard(&self, sought: &Sought, message: &Message, now_ms: u64) {
         if let Some(Found { slot, mut cold }) = self.table.find(sought) {
             let terms = cold.terms();
-            cold.purse.unheard(&slot.till, message.sequence, now_ms, &terms);
+            cold.holder(&slot.till, &terms).unheard(message.sequence, now_ms);
             cold.tell(now_ms);
         }
     }
 
     /// The store said no to a check of this key: for a moment that stands for all.
     pub fn note_refusal(&self, sought: &Sought, cost: u64, retry_after: Option<Duration>, now_ms: u64) {
-        if let Some(mut found) = self.table.find(sought) {
+        if let Some(Found { slot, mut cold }) = self.table.find(sought) {
             let retry_ms = retry_after.map(|retry| u64::try_from(retry.as_millis()).unwrap_or(u64::MAX));
-            let until_ms = now_ms + retry_ms.unwrap_or(REFUSED_MS_MAX).min(REFUSED_MS_MAX);
-            let retry_at_ms = retry_ms.map(|retry_ms| now_ms.saturating_add(retry_ms));
-            found.cold.rare().refused = Some(Refused { cost, until_ms, retry_at_ms });
+            let terms = cold.terms();
+            cold.holder(&slot.till, &terms).note_refusal(cost, retry_ms, 0, now_ms);
         }
     }
 
@@ -265,20 +275,13 @@ impl Purses {
             }
             let mut cold = cold.lock().expect("no panic while held");
             let held = &mut *cold;
-            if held.purse.balance(&slot.till, now_ms) == 0 || held.purse.is_asking() {
-                return;
-            }
             let words = slot.words();
             let text = held.rare.as_ref().and_then(|rare| rare.text.as_deref().map(str::to_owned));
             let Some(text) = text.or_else(|| text_in(&words)) else { return };
             let terms = held.terms();
-            let message = if all || held.purse.is_idle(&slot.till, now_ms) {
-                held.purse.give_back(&slot.till, false, now_ms, &terms)
-            } else if held.purse.is_due(now_ms) {
-                held.purse.trim(&slot.till, now_ms, &terms)
-            } else {
-                return;
-            };
+            let message = held.holder(&slot.till, &terms).look(all, now_ms);
+            held.tidy(now_ms);
+            let Some(message) = message else { return };
             leaving.push((text, self.salt.again(words), message));
         });
         leaving
@@ -299,7 +302,21 @@ impl Held {
     }
 
     fn terms(&self) -> Terms {
-        self.said.as_ref().map_or(Terms { ttl_ms: TTL_MS, size: None }, |said| said.terms)
+        self.said.as_ref().map_or(const { Terms::lease(TTL_MS, None) }, |said| said.terms)
+    }
+
+    /// With what it knows besides, which [`tidy`](Self::tidy) forgets again if it is nothing.
+    fn holder<'a>(&'a mut self, till: &'a Till, terms: &'a Terms) -> Holder<'a> {
+        let known = &mut self.rare.get_or_insert_default().known;
+        Holder { till, purse: &mut self.purse, known, terms }
+    }
+
+    /// What isn't needed any more goes.
+    fn tidy(&mut self, now_ms: u64) {
+        if let Some(rare) = &mut self.rare {
+            rare.known.tidy(now_ms);
+        }
+        self.rare.take_if(|rare| !rare.is_needed());
     }
 
     fn version(&self) -> Option<u64> {
@@ -317,35 +334,15 @@ impl Held {
 
     fn may_be_forgotten(&self, now_ms: u64) -> bool {
         let used_ms = u64::from(self.used_s) * 1_000;
-        let is_used = now_ms < used_ms.saturating_add(2 * self.terms().ttl_ms.max(1_000));
+        let is_used = now_ms < used_ms.saturating_add(2 * self.terms().ttl_ms.clamp(1_000, TTL_MS));
         !self.purse.is_asking() && now_ms >= self.purse.closes_ms() && !is_used
     }
 
     /// Whoever waits hears that there was an answer, or none. What isn't needed any more goes.
     fn tell(&mut self, now_ms: u64) {
-        if let Some(rare) = &mut self.rare {
-            if let Some(answered) = rare.answered.take() {
-                answered.notify_waiters();
-            }
-            rare.refused.take_if(|refused| now_ms >= refused.until_ms);
-            self.rare.take_if(|rare| !rare.is_needed());
+        if let Some(answered) = self.rare.as_mut().and_then(|rare| rare.answered.take()) {
+            answered.notify_waiters();
         }
-    }
-
-    /// There isn't enough.
-    fn short(&mut self, till: &Till, cost: u64, now_ms: u64, only_asks: bool) -> Next {
-        let stands = |refused: &Refused| now_ms < refused.until_ms && refused.cost <= cost;
-        if let Some(refused) = self.rare.as_ref().and_then(|rare| rare.refused).filter(stands) {
-            let retry_after_ms = refused.retry_at_ms.map(|at_ms| at_ms.saturating_sub(now_ms).max(1));
-            return Next::Refused { retry_after_ms };
-        }
-        if only_asks {
-            return Next::Ask;
-        }
-        if self.purse.is_asking() {
-            return Next::Wait(self.answer());
-        }
-        let terms = self.terms();
-        Next::Renew(self.purse.ask(till, cost, now_ms, &terms))
+        self.tidy(now_ms);
     }
 }

@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn keys_that_look_alike_in_the_index_have_tills_of_their_own() {
         let table = Table::<u64>::default();
-        let terms = Terms { ttl_ms: 10_000, size: None };
+        let terms = Terms::lease(10_000, None);
         let alike = |word| Sought { words: [word; WORDS], tag: 7 };
         for (word, amount) in [(1, 50), (2, 60)] {
             table.insert(&alike(word), word);

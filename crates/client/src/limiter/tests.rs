@@ -33,6 +33,7 @@ impl Row {
             granted: message.kept + message.want,
             ttl_millis: TTL_MS,
             size: Some(1_000),
+            slack: None,
             limit: 1_000_000,
             remaining: 0,
             reset_millis: 1,
@@ -50,7 +51,7 @@ fn spend(purses: &Purses, key: Plain<'_>, sought: &Sought, row: &Mutex<Row>, now
         Taken::Look | Taken::Another => match purses.next(key, sought, 1, now_ms, false) {
             Next::Spent { ask } => (true, ask),
             Next::Renew(message) => (false, Some(message)),
-            Next::Refused { .. } | Next::Ask | Next::Wait(_) => (false, None),
+            Next::Refused { .. } | Next::Ask { .. } | Next::Wait(_) => (false, None),
         },
     };
     if let Some(message) = message {
@@ -122,7 +123,7 @@ fn no_key_spends_what_another_was_lent_while_keys_come_and_go() {
                                     ask
                                 }
                                 Next::Renew(message) => Some(message),
-                                Next::Refused { .. } | Next::Ask | Next::Wait(_) => None,
+                                Next::Refused { .. } | Next::Ask { .. } | Next::Wait(_) => None,
                             }
                         }
                     };
@@ -155,8 +156,7 @@ fn no_key_spends_what_another_was_lent_while_keys_come_and_go() {
 
 #[test]
 fn what_a_message_says_adds_up_while_others_spend() {
-    let (till, mut purse, terms) =
-        (Till::default(), Purse::default(), Terms { ttl_ms: TTL_MS, size: Some(9) });
+    let (till, mut purse, terms) = (Till::default(), Purse::default(), Terms::lease(TTL_MS, Some(9)));
     let (is_over, mut lent) = (AtomicBool::new(false), 0);
     std::thread::scope(|scope| {
         for _ in 0..THREADS - 1 {

@@ -6,10 +6,10 @@
 use super::bound::bound;
 use super::definition::{Definition, Mechanism, Purpose};
 use super::demand::{Demand, Pace, pace};
-use super::holder::{TTL_MS, terms};
+use super::holder::terms;
 use super::purse::Terms;
 use super::rule::Defined;
-use super::slack;
+use super::slack::Identity;
 use crate::record::Revision;
 use alloc::format;
 use alloc::string::String;
@@ -37,10 +37,6 @@ pub struct Question {
     pub keys: u64,
     /// There and back.
     pub store_latency_us: u64,
-    /// Of approximate limits, in millionths of the limit.
-    pub epsilon: u64,
-    /// Of approximate limits.
-    pub sync_ms: u64,
     /// Whether a database that is asked anyway counts already.
     pub is_counted_elsewhere: bool,
     /// Whether every single operation must be counted exactly when it happens.
@@ -136,7 +132,6 @@ pub fn advise(question: &Question) -> Advice {
 fn figures(question: &Question, way: Way) -> Figures {
     let of = |mechanism| Definition { mechanism, ..question.definition.clone() };
     let exact = bound(&of(Mechanism::Central), "", question.nodes, "").worst();
-    let rule = Defined { definition: question.definition.clone(), version: Revision(0) }.rule("", None);
     let (rate, latency_us) = (question.rate as f64, question.store_latency_us as f64);
     let most = |pace: Option<Pace>, holders: u64| match pace {
         Some(Pace::Steady { messages, .. }) => (messages * (holders * question.keys) as f64, false),
@@ -156,36 +151,30 @@ fn figures(question: &Question, way: Way) -> Figures {
     match way {
         Way::Central => plain,
         Way::Leased => {
-            let definition = of(Mechanism::Leased);
-            let pace = terms(&definition, "")
-                .map(|terms| pace(&demand(question, question.nodes), &rule, &terms, None));
+            let pace = pace_of(question, of(Mechanism::Leased), question.nodes);
             let (store_operations, is_most) = most(pace, question.nodes);
             let added_latency_us = latency_us * waits(pace);
             let outage = "what is leased is spent first, then the policy decides";
             Figures { store_operations, is_most, added_latency_us, outage, ..plain }
         }
         Way::Approximate => {
-            let rule = slack::widened(rule, question.epsilon);
-            let slack = slack::slack(&of(Mechanism::Central), "", question.sync_ms, slack::LOW);
-            let pace = slack
-                .map(|(terms, slack)| pace(&demand(question, question.nodes), &rule, &terms, Some(&slack)));
+            let definition = of(Mechanism::Approximate);
+            let worst = bound(&definition, "", question.nodes, "").worst();
+            let pace = pace_of(question, definition, question.nodes);
             let (store_operations, is_most) = most(pace, question.nodes);
-            let worst = slack::worst(&rule);
             Figures {
                 store_operations,
                 is_most,
                 added_latency_us: latency_us * waits(pace),
-                adds: exact.map(|exact| worst.saturating_sub(exact)),
-                worst: Some(worst),
+                adds: worst.zip(exact).map(|(worst, exact)| worst.saturating_sub(exact)),
+                worst,
                 outage: "slack is spent first, then the policy decides",
                 ..plain
             }
         }
         Way::Owned => {
             // The owner debits ahead of what it admits, by the chunks of a lease, and is alone in that.
-            let terms =
-                Terms { ttl_ms: TTL_MS.min(rule.window_ms.max(100)), size: question.definition.lease_size };
-            let (chunks, is_most) = most(Some(pace(&demand(question, 1), &rule, &terms, None)), 1);
+            let (chunks, is_most) = most(pace_of(question, of(Mechanism::Owned), 1), 1);
             let sessions = question.nodes as f64 * 1_000.0 / SESSION_EVERY_MS as f64;
             let away = (question.nodes - 1) as f64 / question.nodes.max(1) as f64;
             Figures {
@@ -212,6 +201,13 @@ fn figures(question: &Question, way: Way) -> Figures {
             }
         }
     }
+}
+
+/// How often each holder asks; nothing if there is nothing to hold.
+fn pace_of(question: &Question, definition: Definition, holders: u64) -> Option<Pace> {
+    let terms = terms(&definition, "", Identity::default())?;
+    let rule = Defined { definition, version: Revision(0) }.rule("", None);
+    Some(pace(&demand(question, holders), &rule, &terms))
 }
 
 /// Which part of the checks waits for the store.
@@ -299,5 +295,6 @@ fn recommended(question: &Question, figures: &[Figures]) -> (Answer, String) {
 }
 
 fn terms_of(question: &Question) -> Option<Terms> {
-    terms(&Definition { mechanism: Mechanism::Leased, ..question.definition.clone() }, "")
+    let definition = Definition { mechanism: Mechanism::Leased, ..question.definition.clone() };
+    terms(&definition, "", Identity::default())
 }

@@ -3,6 +3,7 @@
 //! Every line is for one key and any interval as long as the window, wherever it begins.
 
 use super::definition::{Definition, Mechanism, Policy};
+use super::slack;
 use crate::meter::{Algorithm, Reclaim};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -63,6 +64,18 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
                         definition.mechanism.as_str()
                     ),
                 },
+            }
+        }
+        Mechanism::Approximate => {
+            let adds = slack::adds(definition, key);
+            BoundItem {
+                source: "mechanism",
+                amount: Some(adds),
+                because: format!(
+                    "approximate: what nodes spend was issued before, up to {adds} more than the limit in all; after the \
+                     limit was lowered, what was issued by the old one until that ends, within {} ms",
+                    slack::longest_ms(definition)
+                ),
             }
         }
     };

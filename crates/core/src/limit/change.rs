@@ -5,6 +5,7 @@ use super::definition_key;
 use crate::commit::Ttl;
 use crate::name::Name;
 use crate::view::{Pause, View};
+use alloc::boxed::Box;
 
 /// What putting one did.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,7 +15,7 @@ pub enum Put {
     /// There was another.
     Changed,
     /// It says what it said.
-    Same(Definition),
+    Same(Box<Definition>),
 }
 
 /// Puts a definition. One that says the same stays as it is, so that putting it twice does no more than putting it once.
@@ -23,7 +24,7 @@ pub fn put(name: &Name, definition: &Definition, view: &mut View) -> Result<Put,
     let seen = view.get(&key)?;
     let before = seen.map(|seen| Definition::decode(&seen.value)).transpose()?;
     match before {
-        Some(before) if before.says_the_same(definition) => Ok(Put::Same(before)),
+        Some(before) if before.says_the_same(definition) => Ok(Put::Same(Box::new(before))),
         before => {
             view.put(&key, definition.encode(), Ttl::Forever);
             Ok(if before.is_some() { Put::Changed } else { Put::Made })

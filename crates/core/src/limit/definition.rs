@@ -1,9 +1,10 @@
 //! A limit's definition.
 //!
-//! Layout, version 1: algorithm, limit, window, burst (0 for none), calendar (0 none, 1 day, 2 month) with its time zone, flags
+//! Layout: algorithm, limit, window, burst (0 for none), calendar (0 none, 1 day, 2 month) with its time zone, flags
 //! (staggered 1, audit 2, dry run 4, optimistic 8), mechanism, policy, purpose (0 for none), lease size (0 adapts), lease time
 //! to live (0 default), local cap (0 for none), expected nodes (0 unknown), most keys, changed at, then how many overrides, each key
-//! and limit.
+//! and limit. Version 2, which only approximate limits have, goes on with epsilon, low watermark (millionths) and time between
+//! syncs, each one higher than it is, and 0 for none: nodes that don't know of those can still read all others.
 
 use super::calendar::{Calendar, CalendarUnit};
 use super::names::names;
@@ -45,6 +46,12 @@ pub struct Definition {
     pub lease_ttl_ms: Option<u64>,
     /// What becomes of a lease whose holder has gone.
     pub reclaim: Reclaim,
+    /// Of an approximate limit: how much more than the limit may be issued, in millionths of it.
+    pub epsilon: Option<u64>,
+    /// Of an approximate limit: below how much of what isn't counted yet the store decides, in millionths of the limit.
+    pub low_watermark: Option<u64>,
+    /// Of an approximate limit: how often the store is told what was spent; follows what is used if none.
+    pub sync_ms: Option<u64>,
     /// What a node admits by itself in an outage, for each key and window.
     pub local_cap: Option<u64>,
     /// How many nodes share it, as far as its author knows.
@@ -79,6 +86,8 @@ names! {
         Leased = 2 "leased",
         /// The node that owns the key decides, out of what was debited at the store.
         Owned = 3 "owned",
+        /// A node decides out of slack, and tells the store every so often.
+        Approximate = 4 "approximate",
     }
 }
 
@@ -130,6 +139,7 @@ impl Purpose {
 }
 
 const VERSION: u8 = 1;
+const VERSION_APPROXIMATE: u8 = 2;
 const STAGGERED: u8 = 1;
 const AUDIT: u8 = 2;
 const DRY_RUN: u8 = 4;
@@ -151,6 +161,9 @@ impl Definition {
             lease_size: None,
             lease_ttl_ms: None,
             reclaim: Reclaim::Burn,
+            epsilon: None,
+            low_watermark: None,
+            sync_ms: None,
             local_cap: None,
             expected_nodes: None,
             keys_max: KEYS_MAX,
@@ -198,7 +211,8 @@ impl Definition {
             None => (0, ""),
             Some(calendar) => (calendar.unit.number(), &*calendar.time_zone),
         };
-        let mut to = Encoder::new(VERSION)
+        let is_approximate = self.mechanism == Mechanism::Approximate;
+        let mut to = Encoder::new(if is_approximate { VERSION_APPROXIMATE } else { VERSION })
             .byte(self.algorithm.letter() as u8)
             .number(self.limit)
             .number(self.window_ms)
@@ -219,12 +233,17 @@ impl Definition {
         for Override { key, limit } in &self.overrides {
             to = to.bytes(key.as_bytes()).number(*limit);
         }
+        if is_approximate {
+            for number in [self.epsilon, self.low_watermark, self.sync_ms] {
+                to = to.number(number.map_or(0, |number| number.saturating_add(1)));
+            }
+        }
         to.finish()
     }
 
     /// Reads a record's value.
     pub fn decode(value: &[u8]) -> Result<Self, Unreadable> {
-        let mut from = Decoder::new(value, VERSION)?;
+        let (version, mut from) = Decoder::versioned(value, VERSION_APPROXIMATE)?;
         let some = |number: u64| (number != 0).then_some(number);
         let letter = [from.byte()?];
         let letter = core::str::from_utf8(&letter).map_err(|_| Unreadable)?;
@@ -256,6 +275,9 @@ impl Definition {
             lease_size: some(from.number()?),
             lease_ttl_ms: some(from.number()?),
             reclaim: if flags & OPTIMISTIC != 0 { Reclaim::Drop } else { Reclaim::Burn },
+            epsilon: None,
+            low_watermark: None,
+            sync_ms: None,
             local_cap: some(from.number()?),
             expected_nodes: some(from.number()?),
             keys_max: from.number()?,
@@ -270,6 +292,11 @@ impl Definition {
         }
         for _ in 0..overrides {
             definition.overrides.push(Override { key: from.string()?, limit: from.number()? });
+        }
+        if version == VERSION_APPROXIMATE {
+            definition.epsilon = from.number()?.checked_sub(1);
+            definition.low_watermark = from.number()?.checked_sub(1);
+            definition.sync_ms = from.number()?.checked_sub(1);
         }
         from.finish()?;
         Ok(definition)

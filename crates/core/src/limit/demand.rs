@@ -4,9 +4,8 @@
 //! decides what it brings, and that decides when the next one leaves. The same sizes, shares and moments as in [`super::purse`]
 //! and the meter's grants.
 
-use super::holder::LOOK_MS;
-use super::purse::{SIZE_MAX, SIZE_MIN, Terms};
-use super::slack::Slack;
+use super::holder::{LOOK_MS, TTL_MS};
+use super::purse::{SIZE_MAX, SIZE_MIN, Terms, every_ms, life_ms};
 use crate::meter::{Algorithm, Rule};
 use alloc::vec::Vec;
 
@@ -94,24 +93,27 @@ impl Counted {
 }
 
 /// How often each holder asks the store, by the rule of the key's meter.
-pub fn pace(demand: &Demand, rule: &Rule, terms: &Terms, slack: Option<&Slack>) -> Pace {
-    let (rate, holders, ttl_ms) = (demand.per_ms, demand.holders.max(1) as f64, terms.ttl_ms as f64);
+pub fn pace(demand: &Demand, rule: &Rule, terms: &Terms) -> Pace {
+    let (rate, holders) = (demand.per_ms, demand.holders.max(1) as f64);
+    let round_ms = every_ms(Some((rate * 1_000.0) as u64), terms);
+    let ttl_ms = round_ms.map_or(terms.ttl_ms, |round_ms| life_ms(round_ms, terms)) as f64;
     let window_ms = rule.window_ms as f64;
     if rate * holders * window_ms >= rule.limit as f64 {
         return Pace::Short;
     }
-    // Between a third and a half of its life, on average.
-    let renewed_ms = ttl_ms * 5.0 / 12.0;
+    // Between a third and a half of its life, or in the last eighth of a round, on average.
+    let renewed_ms = round_ms.map_or(ttl_ms * 5.0 / 12.0, |round_ms| round_ms as f64 * 15.0 / 16.0);
     if rate * renewed_ms < 1.0 {
         // Who comes after a while finds nothing to spend and asks for some, which goes back when it is idle; who comes much later
         // isn't even known any more.
-        let (waits, forgotten) = (fades(rate * renewed_ms), fades(rate * 2.0 * ttl_ms));
+        let (waits, forgotten) = (fades(rate * renewed_ms), fades(rate * 2.0 * ttl_ms.min(TTL_MS as f64)));
         let messages = rate * 1_000.0 * (forgotten + 2.0 * (waits - forgotten));
         return Pace::Steady { messages, waits };
     }
     // Whether somebody comes when it is time, before it is only kept for a while longer.
     let comes = 1.0 - fades(rate * LOOK_MS as f64 / 2.0);
     let size = terms.size.map_or((rate * ttl_ms).clamp(SIZE_MIN as f64, SIZE_MAX as f64), |size| size as f64);
+    let size = size.min(terms.size_max as f64);
     let (low, most) = ((size / 4.0).max(0.0), (rule.limit as f64 / 20.0).max(1.0));
     let mut counted = Counted {
         algorithm: rule.algorithm,
@@ -124,17 +126,17 @@ pub fn pace(demand: &Demand, rule: &Rule, terms: &Terms, slack: Option<&Slack>) 
     };
     let span_ms = if rule.algorithm == Algorithm::TokenBucket { ttl_ms } else { window_ms };
     let (warm_ms, end_ms) = (span_ms, span_ms * (1.0 + WINDOWS));
-    let (mut now_ms, mut had, mut kept, mut next_sync_ms) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
+    let (mut now_ms, mut had, mut kept) = (0.0_f64, 0.0_f64, 0.0_f64);
     let (mut messages, mut asked) = (0.0_f64, 0.0_f64);
-    // How much of a message there is: nobody says that nothing was spent. And whether it brings any.
-    let (mut weight, mut brings) = (1.0_f64, 1.0_f64);
+    // Whether a message brings any.
+    let mut brings = 1.0_f64;
     for _ in 0..STEPS_MAX {
         if now_ms >= end_ms {
             break;
         }
         counted.advance(now_ms);
         let is_measured = now_ms >= warm_ms;
-        if slack.is_some_and(|slack| rule.capacity as f64 - counted.used() < slack.low as f64) {
+        if rule.capacity as f64 - counted.used() < terms.low as f64 {
             // The store decides each check until there is more.
             counted.add(holders * rate);
             asked += if is_measured { rate } else { 0.0 };
@@ -146,20 +148,13 @@ pub fn pace(demand: &Demand, rule: &Rule, terms: &Terms, slack: Option<&Slack>) 
         let share = room / (2.5 * holders);
         let granted = brings * share.min(most).min((size - kept).max(0.0)).max(0.0);
         counted.add(holders * (had - kept));
-        messages += if is_measured { weight } else { 0.0 };
+        messages += if is_measured { 1.0 } else { 0.0 };
         had = kept + granted;
         // As soon as it is low again, but not before this answer is there and somebody has come.
         let low_ms = ((had - low) / rate).max(demand.latency_ms + 1.0 / rate);
         let due_ms = renewed_ms.max(1.0 / rate);
-        let mut after_ms = low_ms.min(due_ms);
-        (weight, brings) = (1.0, if low_ms <= due_ms { 1.0 } else { comes });
-        if let Some(slack) = slack {
-            let every_ms = slack.sync_ms as f64;
-            next_sync_ms = if next_sync_ms <= now_ms { now_ms + every_ms } else { next_sync_ms };
-            if next_sync_ms - now_ms < after_ms {
-                (after_ms, weight, brings) = (next_sync_ms - now_ms, 1.0 - fades(rate * every_ms), 1.0);
-            }
-        }
+        let after_ms = low_ms.min(due_ms);
+        brings = if low_ms <= due_ms { 1.0 } else { comes };
         now_ms += after_ms;
         kept = had - rate * after_ms;
         if kept < 0.0 {

@@ -50,6 +50,7 @@ pub use log::{Event, Line, Log};
 pub use metered::Metered;
 pub use receipt::Receipt;
 pub use rule::{Defined, overflow_key};
+pub use slack::Identity;
 
 use crate::name::{Kind, Name};
 use crate::record::{Bytes, Group, Key};

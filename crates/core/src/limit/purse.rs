@@ -14,19 +14,69 @@
 use super::till::{BALANCE_MAX, Taken, Till};
 use alloc::boxed::Box;
 
-/// How a lease behaves.
+/// How a lease behaves, or slack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// How long it lives.
+    /// How long it lives; slack, at most.
     pub ttl_ms: u64,
     /// How much it has; adapts to what is spent if nothing is said.
     pub size: Option<u64>,
+    /// The most that it has, whoever says so.
+    pub size_max: u64,
+    /// When the store is told what was spent.
+    pub rhythm: Rhythm,
+    /// When less than this isn't counted yet, the store decides every check. Of a lease, 0.
+    pub low: u64,
+}
+
+/// When the store is told what was spent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rhythm {
+    /// Between a third and a half of a lease's life.
+    Life,
+    /// Every so many milliseconds.
+    Every(u64),
+    /// By how much is spent: often if it is much, seldom if it is little.
+    AsUsed,
+}
+
+impl Terms {
+    /// Of a lease.
+    pub const fn lease(ttl_ms: u64, size: Option<u64>) -> Self {
+        Self { ttl_ms, size, size_max: u64::MAX, rhythm: Rhythm::Life, low: 0 }
+    }
+
+    /// How long it lives at the store, of a holder that asks for so long (0 if it says nothing), and has some or none: never shorter
+    /// than it believes, who may not hear that the definition has changed.
+    pub fn lent_ms(&self, asked_ms: u64, has_some: bool) -> u64 {
+        match (every_ms(None, self), asked_ms) {
+            (None, _) if has_some => self.ttl_ms.max(asked_ms),
+            (None, _) => self.ttl_ms,
+            (Some(every_ms), 0) => life_ms(every_ms, self),
+            (Some(_), asked_ms) if has_some => asked_ms,
+            (Some(_), asked_ms) => asked_ms.min(self.ttl_ms).max(LIFE_MS_MIN),
+        }
+    }
 }
 
 /// What the size adapts within.
 pub const SIZE_MIN: u64 = 10;
 /// As above.
 pub const SIZE_MAX: u64 = 10_000;
+/// How often the store is told what was spent of slack, if nobody says otherwise.
+pub const SYNC_MS: u64 = 500;
+/// The same, if it is much: a message stands for a hundred and more.
+pub const SYNC_BUSY_MS: u64 = 100;
+/// The same, if it is little.
+pub const SYNC_QUIET_MS: u64 = 2_000;
+/// From so much a second on it is much.
+pub const BUSY_PER_SECOND: u64 = 1_000;
+/// Up to so much a second it is little.
+pub const QUIET_PER_SECOND: u64 = 50;
+/// Slack lives for so many rounds: long enough to miss one, and short, because what a dead holder had is out of use until then.
+const ROUNDS: u64 = 4;
+/// The shortest life.
+pub const LIFE_MS_MIN: u64 = 100;
 const SIZE_FIRST: u64 = 100;
 /// Over how long what is spent is averaged, about.
 const MEMORY_MS: u64 = 60_000;
@@ -68,6 +118,8 @@ pub struct Message {
     pub kept: u64,
     /// How much more is wanted.
     pub want: u64,
+    /// Whether that is what checks wait for: then it is all or nothing, and no share of what is there.
+    pub is_needed: bool,
     /// How long the lease is to live from now.
     pub ttl_ms: u64,
     /// What was left when the purse closed, and isn't the holder's any more. The store isn't told: it knows when the lease ends.
@@ -75,8 +127,10 @@ pub struct Message {
 }
 
 /// What a message says beside the balance.
+#[derive(Default)]
 struct Added {
     want: u64,
+    is_needed: bool,
     lapsed: u64,
 }
 
@@ -144,11 +198,25 @@ impl Purse {
 
     /// How much a lease should have.
     pub fn size(&self, terms: &Terms) -> u64 {
-        terms.size.unwrap_or_else(|| match self.is_rated {
+        let size = terms.size.unwrap_or_else(|| match self.is_rated {
             false => SIZE_FIRST,
             // What is spent in a lease's life.
-            true => (u64::from(self.rate).saturating_mul(terms.ttl_ms) / 1024).clamp(SIZE_MIN, SIZE_MAX),
-        })
+            true => {
+                (u64::from(self.rate).saturating_mul(self.life_ms(terms)) / 1024).clamp(SIZE_MIN, SIZE_MAX)
+            }
+        });
+        size.min(terms.size_max)
+    }
+
+    /// How often the store is told of slack; nothing for a lease.
+    fn every_ms(&self, terms: &Terms) -> Option<u64> {
+        let per_second = self.is_rated.then(|| u64::from(self.rate).saturating_mul(1_000) / 1024);
+        every_ms(per_second, terms)
+    }
+
+    /// How long what is asked for now is to live.
+    fn life_ms(&self, terms: &Terms) -> u64 {
+        self.every_ms(terms).map_or(terms.ttl_ms, |every_ms| life_ms(every_ms, terms))
     }
 
     fn spent(&self, balance: i64) -> u64 {
@@ -162,7 +230,15 @@ impl Purse {
         self.rate(balance, now_ms);
         let size = self.size(terms).max(cost);
         let want = size.saturating_sub(u64::try_from(balance).unwrap_or_default());
-        self.message(till, balance, Added { want, lapsed }, now_ms, terms)
+        self.message(till, balance, Added { want, lapsed, ..Added::default() }, now_ms, terms)
+    }
+
+    /// Asks for just what checks wait for, all of it or nothing.
+    pub fn need(&mut self, till: &Till, want: u64, now_ms: u64, terms: &Terms) -> Message {
+        let lapsed = self.lapse(till, now_ms);
+        let balance = till.balance();
+        self.rate(balance, now_ms);
+        self.message(till, balance, Added { want, is_needed: true, lapsed }, now_ms, terms)
     }
 
     /// Gives everything back, and asks for as much anew if it goes on under another definition.
@@ -170,7 +246,7 @@ impl Purse {
         let lapsed = self.lapse(till, now_ms);
         let want = if goes_on { self.size(terms) } else { 0 };
         let (_, balance) = self.keep(till, 0);
-        self.message(till, balance, Added { want, lapsed }, now_ms, terms)
+        self.message(till, balance, Added { want, lapsed, ..Added::default() }, now_ms, terms)
     }
 
     /// Keeps what it needs by what was spent lately, and gives the rest back: for one that is used too seldom to be renewed by
@@ -179,7 +255,7 @@ impl Purse {
         let lapsed = self.lapse(till, now_ms);
         self.rate(till.balance(), now_ms);
         let (_, balance) = self.keep(till, i64::try_from(self.size(terms)).unwrap_or(i64::MAX));
-        self.message(till, balance, Added { want: 0, lapsed }, now_ms, terms)
+        self.message(till, balance, Added { lapsed, ..Added::default() }, now_ms, terms)
     }
 
     /// What is left when the purse closes is burned at the store: it is not the holder's any more. How much that was.
@@ -200,7 +276,7 @@ impl Purse {
 
     /// `balance` was the till's at one moment: all of it is kept.
     fn message(&mut self, till: &Till, balance: i64, added: Added, now_ms: u64, terms: &Terms) -> Message {
-        let ttl_ms = terms.ttl_ms;
+        let ttl_ms = self.life_ms(terms);
         self.sequence += 1;
         self.asked = Some(Box::new(Asked { kept: balance.max(0), sent_ms: now_ms, ttl_ms }));
         // A lease that is to live shorter than before does so from when the store hears of it, whether or not this holder hears
@@ -208,8 +284,8 @@ impl Purse {
         self.closes_ms = self.closes_ms.min(now_ms + open_ms(ttl_ms));
         self.set_marks(till, terms);
         let kept = u64::try_from(balance).unwrap_or_default();
-        let Added { want, lapsed } = added;
-        Message { sequence: self.sequence, spent: self.spent(balance), kept, want, ttl_ms, lapsed }
+        let Added { want, is_needed, lapsed } = added;
+        Message { sequence: self.sequence, spent: self.spent(balance), kept, want, is_needed, ttl_ms, lapsed }
     }
 
     /// The answer: what the store's row has now. Whether it was to the last message.
@@ -221,10 +297,14 @@ impl Purse {
         self.given += after - before;
         let ttl_ms = asked.ttl_ms;
         self.closes_ms = asked.sent_ms + open_ms(ttl_ms);
-        // Between a third and a half of its life, a different moment for each message.
-        let spread_ms = ttl_ms / 6;
+        // A different moment for each message, so that holders don't all ask at once: between a third and a half of a lease's life,
+        // or in the last eighth of a round.
         let part = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
-        self.renew_ms = asked.sent_ms + ttl_ms / 3 + spread_ms * part / 1024;
+        let (first_ms, spread_ms) = match self.every_ms(terms) {
+            Some(every_ms) => (every_ms - every_ms / 8, every_ms / 8),
+            None => (ttl_ms / 3, ttl_ms / 6),
+        };
+        self.renew_ms = asked.sent_ms + first_ms + spread_ms * part / 1024;
         self.set_marks(till, terms);
         true
     }
@@ -258,6 +338,11 @@ impl Purse {
                 till.set_marks(self.closes_ms.min(self.renew_ms), low);
             }
         }
+    }
+
+    /// Nobody spends from now on without asking this purse.
+    pub(super) fn be_looked_at(&self, till: &Till) {
+        till.set_marks(0, i64::MAX);
     }
 
     fn rate(&mut self, balance: i64, now_ms: u64) {
@@ -295,6 +380,23 @@ impl Purse {
 
 /// A closed purse may ask again after this.
 const RETRY_MS: u64 = 200;
+
+/// How often the store is told of slack of which so much is spent, if that is known; nothing for a lease.
+pub(super) fn every_ms(per_second: Option<u64>, terms: &Terms) -> Option<u64> {
+    let every_ms = match (terms.rhythm, per_second) {
+        (Rhythm::Life, _) => return None,
+        (Rhythm::Every(every_ms), _) => every_ms,
+        (Rhythm::AsUsed, Some(BUSY_PER_SECOND..)) => SYNC_BUSY_MS,
+        (Rhythm::AsUsed, Some(0..=QUIET_PER_SECOND)) => SYNC_QUIET_MS,
+        (Rhythm::AsUsed, _) => SYNC_MS,
+    };
+    Some(every_ms.min(terms.ttl_ms / ROUNDS).max(1))
+}
+
+/// How long slack lives that the store is told of every so often.
+pub(super) fn life_ms(every_ms: u64, terms: &Terms) -> u64 {
+    every_ms.saturating_mul(ROUNDS).max(LIFE_MS_MIN).min(terms.ttl_ms)
+}
 
 /// How long a purse is open: it closes before the store's row expires, by a margin.
 fn open_ms(ttl_ms: u64) -> u64 {

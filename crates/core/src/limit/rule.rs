@@ -1,6 +1,7 @@
 //! From a definition and a key to the rule of its meter.
 
-use super::definition::Definition;
+use super::definition::{Definition, Mechanism};
+use super::slack::{EPSILON, widened};
 use crate::meter::{Edges, Rule};
 use crate::record::Revision;
 use xxhash_rust::xxh3::xxh3_64;
@@ -21,9 +22,18 @@ pub struct Defined {
 }
 
 impl Defined {
-    /// The rule of a key's meter. `calendar` has the present window's begin and the next two, if windows are of a calendar; they
+    /// The rule of a key's meter: of an approximate limit with what may be issued besides. `calendar` has the present window's begin and the next two, if windows are of a calendar; they
     /// may be off by a whole window, since the store's own clock chooses among them.
     pub fn rule(&self, key: &str, calendar: Option<[u64; 3]>) -> Rule {
+        let rule = self.exact_rule(key, calendar);
+        match self.definition.mechanism {
+            Mechanism::Approximate => widened(rule, self.definition.epsilon.unwrap_or(EPSILON)),
+            Mechanism::Central | Mechanism::Leased | Mechanism::Owned => rule,
+        }
+    }
+
+    /// The same without anything besides: what nodes divide among themselves while the store can't be asked.
+    pub fn exact_rule(&self, key: &str, calendar: Option<[u64; 3]>) -> Rule {
         let definition = &self.definition;
         let window_ms = definition.window_ms;
         let edges = match calendar {

@@ -1,7 +1,7 @@
 //! What can be asked of limits, and what is answered.
 
 use crate::failure::Failure;
-use baton_core::limit::{Defined, Line};
+use baton_core::limit::{Defined, Identity, Line};
 use baton_core::meter::Row;
 use baton_core::{Name, Revision, WallTime};
 use std::fmt;
@@ -16,6 +16,8 @@ pub struct CheckCall {
     pub key: String,
     /// How much; 0 looks without spending.
     pub cost: u64,
+    /// Whether it is somebody who is known.
+    pub identity: Identity,
 }
 
 /// A check that was answered: yes or no.
@@ -71,7 +73,7 @@ pub struct Denial {
 }
 
 /// Who decided.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
     /// The store.
     Central,
@@ -81,6 +83,8 @@ pub enum Source {
     Renewed,
     /// The node that owns the key, likewise.
     Owner,
+    /// The store, because little is left of an approximate limit.
+    GlobalCheck,
     /// This node, by a failure policy.
     Fallback,
 }
@@ -93,6 +97,7 @@ impl Source {
             Self::Local => "local",
             Self::Renewed => "renewed",
             Self::Owner => "owner",
+            Self::GlobalCheck => "global_check",
             Self::Fallback => "fallback",
         }
     }
@@ -210,6 +215,19 @@ impl fmt::Display for LogPosition {
     }
 }
 
+/// How lent slack behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LentSlack {
+    /// How long it may live at most.
+    pub ttl_max_ms: u64,
+    /// How often the store is told of it; follows what is used if none.
+    pub sync_ms: Option<u64>,
+    /// When less than this isn't counted yet, the store decides.
+    pub low: u64,
+    /// What isn't counted yet.
+    pub left: u64,
+}
+
 /// A part of a limit, lent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lent {
@@ -219,6 +237,8 @@ pub struct Lent {
     pub amount: u64,
     /// How long it lives; 0 if the limit isn't leased.
     pub ttl_ms: u64,
+    /// How it behaves, if it is slack.
+    pub slack: Option<LentSlack>,
     /// How much the key may use at once.
     pub capacity: u64,
     /// What is left at the store.

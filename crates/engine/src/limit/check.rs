@@ -9,6 +9,7 @@ use crate::engine::{Engine, Node};
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use baton_core::Key;
+use baton_core::limit::holder::Seen;
 use baton_core::limit::{Log, Mechanism, Metered, Receipt, call_id, memo_key, meter_key};
 use baton_core::meter::{Algorithm, Charged, Claim, Memo, RowClaim, RowKind, Take, Verdict};
 use baton_store::Charge;
@@ -71,7 +72,7 @@ impl Node {
         let may_be_local = wanted.request_id.is_none() && !wanted.receipt;
         let mut checks: Vec<Option<Checked>> = vec![None; calls.len()];
         let mut spent = SpentHere { node: self, places: Vec::new() };
-        let (mut refused, mut rooms) = (None, Vec::new());
+        let (mut refused, mut rooms, mut low) = (None, Vec::new(), vec![false; calls.len()]);
         for call in calls {
             self.hot.note(call, self.uptime_ms());
         }
@@ -100,7 +101,10 @@ impl Node {
                 Way::To(_) | Way::Store => continue,
             }
             let (remaining, reset_ms, source) = match self.spend(call, &current, metered, until).await {
-                Local::Ask => continue,
+                Local::Ask { is_low } => {
+                    low[index] = is_low;
+                    continue;
+                }
                 Local::Spent { remaining, reset_ms, renewed, ticket } => {
                     let place = meter_key(&call.limit, metered);
                     let is_owned = current.defined.definition.mechanism == Mechanism::Owned;
@@ -130,6 +134,18 @@ impl Node {
             refused = answered.refused.map(|(place, denial)| (asked[answered.indices[place]], denial));
             for (index, checked) in answered.indices.into_iter().zip(answered.checks) {
                 checks[asked[index]] = Some(checked);
+            }
+            for checked in
+                checks.iter_mut().zip(&low).filter_map(|(checked, low)| checked.as_mut().filter(|_| *low))
+            {
+                if checked.source == Source::Central {
+                    checked.source = Source::GlobalCheck;
+                }
+            }
+            if let Some((index, denial)) = &mut refused
+                && checks[*index].as_ref().is_some_and(|checked| checked.source == Source::GlobalCheck)
+            {
+                denial.reason = "global_budget_exhausted";
             }
         }
         if refused.is_none() {
@@ -195,11 +211,7 @@ impl Node {
         }
         let made = |currents: &[Current]| self.check_charge(calls, currents, &identity);
         let (currents, charge, charged) = self.charge_by(&names, until, made).await?;
-        let answered = self.answered(calls, wanted, &identity, &currents, &charge.claims, charged)?;
-        if let Some((index, denial)) = &answered.refused {
-            self.note_refusal(&charge.claims[*index].key, calls[*index].cost, denial.retry_after_ms);
-        }
-        Ok(answered)
+        self.answered(calls, wanted, &identity, &currents, &charge.claims, charged)
     }
 
     pub(super) fn identity(&self, calls: &[CheckCall], wanted: &Wanted) -> Identity {
@@ -319,10 +331,22 @@ impl Node {
                 Place { lease_id: row.id, ttl_ms: row.ttl_ms }
             });
             self.note_remaining(&call.limit, definition, &claim.key, meter.remaining(rule));
+            // What is told again is of the day it was written.
+            if definition.mechanism != Mechanism::Central && !charged.repeated {
+                let retry_ms =
+                    || denial.filter(|_| Some(index) == refused).map(|(_, denial)| denial.retry_after_ms);
+                self.note_seen(
+                    &claim.key,
+                    Seen::of(meter, rule),
+                    retry_ms().map(|retry_ms| (call.cost, retry_ms)),
+                );
+            }
+            let capacity = definition.capacity_of(metered.key(&call.key));
+            // Of a refused charge the meters are shown as if it had not been: what it would have taken is still there.
+            let remaining = meter.remaining(rule) + if refused.is_some() { found.granted } else { 0 };
             checks.push(Checked {
-                capacity: rule.capacity,
-                // Of a refused charge the meters are shown as if it had not been: what it would have taken is still there.
-                remaining: meter.remaining(rule) + if refused.is_some() { found.granted } else { 0 },
+                capacity,
+                remaining: remaining.min(capacity),
                 reset_ms: meter.reset_ms(rule),
                 source: Source::Central,
                 would_refuse: definition.dry_run && is_short,

@@ -209,7 +209,6 @@ impl Round {
             let claim = charge.claims.remove(0);
             found.push((index, answered.checks.remove(0)));
             if let Some((_, denial)) = answered.refused {
-                node.note_refusal(&claim.key, call.cost, denial.retry_after_ms);
                 let refused = Some((found.len() - 1, denial));
                 return Ok(Answered { allowed: false, refused, ..admitted(found) });
             }

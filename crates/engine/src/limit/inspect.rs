@@ -23,14 +23,15 @@ impl Engine {
             let claim = Claim { key: meter_key(name, key), rule, take: Take::Nothing, row: None };
             Ok(Charge { claims: vec![claim], memo: None })
         };
-        let (_, charge, charged) = node.charge_by(&[name], node.deadline(), made).await?;
+        let (currents, charge, charged) = node.charge_by(&[name], node.deadline(), made).await?;
         let (rule, found) = (&charge.claims[0].rule, charged.meters.first());
         let meter = &found.ok_or(crate::Failure::Internal)?.meter;
+        let capacity = currents[0].defined.definition.capacity_of(key);
         Ok(UsageState {
-            capacity: rule.capacity,
+            capacity,
             used: meter.used(),
             outstanding: meter.outstanding(),
-            remaining: meter.remaining(rule),
+            remaining: meter.remaining(rule).min(capacity),
             reset_ms: meter.reset_ms(rule),
         })
     }

@@ -1,19 +1,19 @@
-//! Leased limits at a node (M2): spent out of what was debited at the store before, without asking.
+//! Leased and approximate limits at a node (M2, M4): spent out of what was debited at the store before, without asking.
 //!
-//! A key that is used more than once gets a purse. While there is enough in it a check is a lock on a shard of a map. More is asked
-//! for beside the checks, before it runs dry; when it did, one check asks and the others wait for its answer. Whoever gets
-//! nothing from a purse is decided by the store. A node that drains asks for nothing more: what it were given then would be
-//! burned with it.
+//! A key that is used more than once gets a purse. While there is enough in it a check is a lock on a shard of a map. What to do
+//! otherwise is the core's to say (`baton_core::limit::holder`); here is who asks, and who waits. A node that drains asks for
+//! nothing more: what it were given then would be burned with it.
 
 use super::calls::{CheckCall, LimitError};
 use super::check::hex;
 use super::definitions::Current;
 use crate::engine::Node;
 use crate::metrics::Metrics;
-use baton_core::limit::purse::{Message, Purse, Spent, Terms};
+use baton_core::limit::holder::{Holder, Known, Seen, Step, WAITS_MAX, Waits, taken, terms};
+use baton_core::limit::purse::{Message, Purse, Terms};
 use baton_core::limit::till::Till;
-use baton_core::limit::{Definition, Mechanism, meter_key};
-use baton_core::meter::{Algorithm, Claim, RowClaim, RowKind, Take};
+use baton_core::limit::{Identity, Mechanism, meter_key};
+use baton_core::meter::{Claim, RowClaim, RowKind, Take};
 use baton_core::{Key, Name, Revision};
 use baton_store::Charge;
 use std::collections::HashMap;
@@ -26,15 +26,6 @@ use tokio::time::Instant;
 const SHARDS: usize = 64;
 /// Keys with a purse, over all shards. Beyond it those that come new are decided by the store.
 const PURSES_MAX: usize = 100_000;
-/// How long a lease lives if nothing is said.
-const TTL_MS: u64 = 10_000;
-/// A part of a limit this small isn't worth a lease.
-const CHUNK_MIN: u64 = 4;
-/// How long a refusal by the store is taken to stand.
-const REFUSED_MS_MAX: u64 = 100;
-/// A check that finds its purse empty waits this often for somebody's answer before it asks the store itself.
-const WAITS_MAX: usize = 3;
-
 /// All purses of a node.
 pub(crate) struct Purses {
     shards: Vec<Mutex<HashMap<Key, Held>>>,
@@ -71,23 +62,21 @@ struct Held {
     /// Told when an answer came, or none.
     answered: Arc<Notify>,
     /// What the store said last: what remained there, and in how many milliseconds from when it is fresh again.
-    store: Seen,
+    store: Shown,
     used_ms: u64,
-    /// Until when the store's last no stands, and when it said to come back.
-    refused: Option<Refused>,
+    known: Known,
+}
+
+impl Held {
+    fn holder(&mut self) -> Holder<'_> {
+        Holder { till: &self.till, purse: &mut self.purse, known: &mut self.known, terms: &self.terms }
+    }
 }
 
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct Shown {
     remaining: u64,
     reset_at_ms: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Refused {
-    cost: u64,
-    until_ms: u64,
-    retry_at_ms: Option<u64>,
 }
 
 /// What a purse said to a check.
@@ -111,10 +100,15 @@ pub(super) enum Local {
         reset_ms: u64,
     },
     /// The store must be asked.
-    Ask,
+    Ask {
+        /// Because little is left of the limit.
+        is_low: bool,
+    },
 }
 
-enum Step {
+const ASK: Local = Local::Ask { is_low: false };
+
+enum Next {
     Done(Local),
     /// Somebody has asked already. It hears of everything that is told from now on.
     Wait(OwnedNotified),
@@ -137,10 +131,9 @@ impl Purses {
         let (mut leaving, mut lapsed) = (Vec::new(), Vec::new());
         for shard in &self.shards {
             let mut shard = shard.lock().expect("no panic while held");
-            let kept_ms = |held: &Held| held.used_ms + 2 * held.terms.ttl_ms;
             shard.retain(|_, held| {
-                let is_kept =
-                    held.purse.is_asking() || now_ms < held.purse.closes_ms() || now_ms < kept_ms(held);
+                let used_ms = held.used_ms;
+                let is_kept = !held.holder().is_over(used_ms, now_ms);
                 let amount = if is_kept { 0 } else { held.purse.lapse(&held.till, now_ms) };
                 if amount > 0 {
                     let (limit, key, id) = (held.limit.clone(), held.key.clone(), held.id.clone());
@@ -149,16 +142,8 @@ impl Purses {
                 is_kept
             });
             for (place, held) in shard.iter_mut() {
-                if held.purse.balance(&held.till, now_ms) == 0 || held.purse.is_asking() {
-                    continue;
-                }
-                let goes = which == Leaving::All || (held.is_owned && is_anothers(place));
-                if goes || held.purse.is_idle(&held.till, now_ms) {
-                    leaving
-                        .push((place.clone(), held.purse.give_back(&held.till, false, now_ms, &held.terms)));
-                } else if held.purse.is_due(now_ms) {
-                    leaving.push((place.clone(), held.purse.trim(&held.till, now_ms, &held.terms)));
-                }
+                let must_go = which == Leaving::All || (held.is_owned && is_anothers(place));
+                leaving.extend(held.holder().look(must_go, now_ms).map(|message| (place.clone(), message)));
             }
         }
         (leaving, lapsed)
@@ -171,10 +156,7 @@ impl Purses {
             let mut shard = shard.lock().expect("no panic while held");
             let given = shard.iter_mut().filter(|(_, held)| held.version < version && held.limit == *limit);
             for (place, held) in given {
-                if held.purse.balance(&held.till, now_ms) > 0 && !held.purse.is_asking() {
-                    leaving
-                        .push((place.clone(), held.purse.give_back(&held.till, false, now_ms, &held.terms)));
-                }
+                leaving.extend(held.holder().look(true, now_ms).map(|message| (place.clone(), message)));
             }
         }
         leaving
@@ -207,25 +189,6 @@ pub(super) enum Leaving {
     All,
 }
 
-/// How a definition's leases behave; nothing if it has none.
-pub(super) fn terms(definition: &Definition, key: &str) -> Option<Terms> {
-    let is_leased = definition.mechanism != Mechanism::Central
-        && definition.algorithm != Algorithm::InFlight
-        && !definition.dry_run
-        && !definition.audit
-        && definition.limit_of(key) / 20 >= CHUNK_MIN;
-    let ttl_ms = definition.lease_ttl_ms.unwrap_or(TTL_MS).min(definition.window_ms.max(100));
-    let size = match definition.mechanism {
-        // Nobody else wants any, and what dies with an owner is to be one chunk: no lease grows beyond it by being renewed.
-        Mechanism::Owned => {
-            let chunk = definition.limit_of(key) / 20;
-            Some(definition.lease_size.map_or(chunk, |size| size.min(chunk)))
-        }
-        _ => definition.lease_size,
-    };
-    is_leased.then_some(Terms { ttl_ms, size })
-}
-
 impl Node {
     /// Spends from the key's purse, if it has one or should get one.
     pub(super) async fn spend(
@@ -235,40 +198,37 @@ impl Node {
         metered: &str,
         until: Instant,
     ) -> Local {
-        let Some(terms) = terms(&current.defined.definition, metered) else { return Local::Ask };
+        let Some(terms) = terms(&current.defined.definition, metered, call.identity) else { return ASK };
         let place = meter_key(&call.limit, metered);
-        let mut renewed = false;
-        for _ in 0..WAITS_MAX {
-            match self.step(call, current, metered, &place, terms, renewed) {
-                Step::Done(local) => return local,
-                Step::Wait(answered) => {
+        for had in 0..=WAITS_MAX {
+            match self.next_step(call, current, metered, &place, terms, had) {
+                Next::Done(local) => return local,
+                Next::Wait(answered) => {
                     if tokio::time::timeout_at(until, answered).await.is_err() {
-                        return Local::Ask;
+                        return ASK;
                     }
-                    renewed = true;
                 }
-                Step::Renew(message) => {
+                Next::Renew(message) => {
                     // By itself, so that a caller that goes away doesn't leave others waiting.
                     let renewal = tokio::spawn(self.clone().renew(place.clone(), message));
                     if renewal.await.is_err() {
-                        return Local::Ask;
+                        return ASK;
                     }
-                    renewed = true;
                 }
             }
         }
-        Local::Ask
+        ASK
     }
 
-    fn step(
+    fn next_step(
         self: &Arc<Self>,
         call: &CheckCall,
         current: &Current,
         metered: &str,
         place: &Key,
         terms: Terms,
-        renewed: bool,
-    ) -> Step {
+        had: usize,
+    ) -> Next {
         let now_ms = self.uptime_ms();
         let mut shard = self.purses.shard(place);
         // Looked at while the shard is held: who gives everything back after the signal finds whatever was asked for before it.
@@ -287,57 +247,57 @@ impl Node {
                     is_owned: current.defined.definition.mechanism == Mechanism::Owned,
                     version: current.defined.version,
                     answered: Arc::default(),
-                    store: Seen::default(),
+                    store: Shown::default(),
                     used_ms: now_ms,
-                    refused: None,
+                    known: Known::default(),
                 };
                 shard.insert(place.clone(), held);
             }
-            return Step::Done(Local::Ask);
+            return Next::Done(ASK);
         };
         held.used_ms = now_ms;
         let reset_ms = held.store.reset_at_ms.saturating_sub(now_ms);
+        let most = if may_ask { WAITS_MAX } else { 0 };
         if held.version != current.defined.version && !held.purse.is_asking() {
-            if !may_ask {
-                return Step::Done(Local::Ask);
+            if had >= most {
+                return Next::Done(ASK);
             }
             // What was given by another definition goes back, for as much by this one.
-            (held.version, held.terms, held.refused) = (current.defined.version, terms, None);
+            (held.version, held.terms, held.known) = (current.defined.version, terms, Known::default());
             held.is_owned = current.defined.definition.mechanism == Mechanism::Owned;
-            return Step::Renew(held.purse.give_back(&held.till, true, now_ms, &terms));
+            return Next::Renew(held.holder().leave(true, now_ms));
         }
-        match held.purse.spend(&held.till, call.cost, now_ms) {
-            Spent::Yes { ask, sequence } => {
-                if ask && may_ask {
-                    let message = held.purse.ask(&held.till, 0, now_ms, &held.terms);
-                    tokio::spawn(self.clone().renew(place.clone(), message));
-                }
+        // Who is known may have more than who isn't: whoever asks decides for what it asks for.
+        held.terms.size_max = terms.size_max;
+        let step = held.holder().check(call.cost, now_ms, Waits { had, most });
+        if let Some(message) = step.beside() {
+            tokio::spawn(self.clone().renew(place.clone(), message));
+        }
+        match step {
+            Step::Spent { sequence, .. } => {
                 let remaining = held.store.remaining + held.purse.balance(&held.till, now_ms);
                 let ticket = Ticket { purse: held.number, sequence };
-                Step::Done(Local::Spent { remaining, reset_ms, renewed, ticket })
+                Next::Done(Local::Spent { remaining, reset_ms, renewed: had > 0, ticket })
             }
-            Spent::No => {
-                match held.refused.filter(|refused| now_ms < refused.until_ms && refused.cost <= call.cost) {
-                    Some(refused) => {
-                        let retry_after_ms =
-                            refused.retry_at_ms.map(|at_ms| at_ms.saturating_sub(now_ms).max(1));
-                        Step::Done(Local::Refused { retry_after_ms, reset_ms })
-                    }
-                    None if renewed || !may_ask => Step::Done(Local::Ask),
-                    None if held.purse.is_asking() => Step::Wait(held.answered.clone().notified_owned()),
-                    None => Step::Renew(held.purse.ask(&held.till, call.cost, now_ms, &held.terms)),
-                }
+            Step::Refused { retry_at_ms } => {
+                let retry_after_ms = retry_at_ms.map(|at_ms| at_ms.saturating_sub(now_ms).max(1));
+                Next::Done(Local::Refused { retry_after_ms, reset_ms })
             }
+            Step::Wait => Next::Wait(held.answered.clone().notified_owned()),
+            Step::Renew(message) => Next::Renew(message),
+            Step::Ask { is_low, .. } => Next::Done(Local::Ask { is_low }),
         }
     }
 
-    /// The store said no to a check of this key: for a moment that stands for all.
-    pub(super) fn note_refusal(&self, place: &Key, cost: u64, retry_ms: Option<u64>) {
+    /// What a key's meter showed when the store decided a check, and whether it said no: for a moment that stands for all.
+    pub(super) fn note_seen(&self, place: &Key, seen: Seen, refused: Option<(u64, Option<u64>)>) {
         let now_ms = self.uptime_ms();
         if let Some(held) = self.purses.shard(place).get_mut(place) {
-            let stands_ms = retry_ms.unwrap_or(REFUSED_MS_MAX).min(REFUSED_MS_MAX);
-            let (until_ms, retry_at_ms) = (now_ms + stands_ms, retry_ms.map(|retry_ms| now_ms + retry_ms));
-            held.refused = Some(Refused { cost, until_ms, retry_at_ms });
+            let mut holder = held.holder();
+            holder.note_left(seen.left);
+            if let Some((cost, retry_ms)) = refused {
+                holder.note_refusal(cost, retry_ms, seen.stands_ms, now_ms);
+            }
         }
     }
 
@@ -363,7 +323,7 @@ impl Node {
         };
         let made = |currents: &[Current]| {
             let current = &currents[0];
-            let is_leased = terms(&current.defined.definition, &key).is_some();
+            let is_leased = terms(&current.defined.definition, &key, Identity::default()).is_some();
             let row = RowClaim {
                 id: id.clone(),
                 owner: format!("{:016x}", self.id.0),
@@ -374,8 +334,7 @@ impl Node {
                 kept: message.kept,
             };
             let rule = current.defined.rule(&key, current.edges);
-            let want = message.want.min(rule.algorithm.amount_max(rule.window_ms));
-            let take = if want == 0 || !is_leased { Take::Nothing } else { Take::Share(want) };
+            let take = if is_leased { taken(&message, &rule) } else { Take::Nothing };
             Ok::<_, LimitError>(Charge {
                 claims: vec![Claim { key: place.clone(), rule, take, row: Some(row) }],
                 memo: None,
@@ -394,19 +353,20 @@ impl Node {
                     let meter = charged.meters.first().map(|found| &found.meter);
                     let amount = meter.and_then(|meter| meter.row(&id)).map_or(0, |row| row.amount);
                     let rule = &charge.claims[0].rule;
+                    let seen = meter.map(|meter| Seen::of(meter, rule)).unwrap_or_default();
                     if let (Some(meter), Some(current)) = (meter, currents.first()) {
                         let definition = &current.defined.definition;
-                        self.note_remaining(&limit, definition, &place, meter.remaining(rule));
+                        self.note_remaining(&limit, definition, &place, seen.remaining);
                         let reset_at_ms = now_ms + meter.reset_ms(rule);
-                        held.store = Seen { remaining: meter.remaining(rule), reset_at_ms };
+                        held.store = Shown { remaining: seen.remaining, reset_at_ms };
                         self.log_lease_message(&limit, &key, &charge.claims[0], meter);
                     }
-                    held.purse.heard(&held.till, message.sequence, amount, &held.terms);
+                    held.holder().heard(message.sequence, amount, seen, now_ms);
                     self.metrics.lease_size.observe(amount as f64);
                     if amount > message.kept { "granted" } else { "nothing" }
                 }
                 Err(_) => {
-                    held.purse.unheard(&held.till, message.sequence, now_ms, &held.terms);
+                    held.holder().unheard(message.sequence, now_ms);
                     "store_failure"
                 }
             }

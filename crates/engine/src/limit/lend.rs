@@ -1,13 +1,13 @@
 //! Leases for whoever decides in a process of its own, and places in flight that are kept longer.
 
-use super::calls::{Lent, LimitError, Source};
+use super::calls::{Lent, LentSlack, LimitError, Source};
 use super::definitions::Current;
-use super::leasing::terms;
 use super::log::Said;
 use crate::engine::{Engine, Node};
 use baton_core::Name;
+use baton_core::limit::holder::{Seen, terms};
 use baton_core::limit::purse::Terms;
-use baton_core::limit::{Definition, Event, Mechanism, Metered, meter_key};
+use baton_core::limit::{Definition, Event, Identity, Mechanism, Metered, meter_key};
 use baton_core::meter::{Algorithm, Claim, PRODUCT_MAX, RowClaim, RowKind, Take};
 use baton_store::Charge;
 
@@ -39,7 +39,8 @@ pub struct LendCall {
 
 /// How leases behave that others may have; nothing if only nodes have them.
 fn lent_by(definition: &Definition, key: &str) -> Option<Terms> {
-    terms(definition, key).filter(|_| definition.mechanism == Mechanism::Leased)
+    let may_be_lent = matches!(definition.mechanism, Mechanism::Leased | Mechanism::Approximate);
+    terms(definition, key, Identity::default()).filter(|_| may_be_lent)
 }
 
 impl Engine {
@@ -54,13 +55,13 @@ impl Engine {
             let rule = current.defined.rule(metered, current.edges);
             let is_place = rule.algorithm == Algorithm::InFlight;
             let terms = lent_by(definition, metered);
+            let has_some = call.kept != Some(0);
             let ttl_ms = match terms {
-                Some(terms) => terms.ttl_ms,
+                Some(terms) => terms.lent_ms(call.ttl_ms, has_some),
                 None if is_place => definition.lease_ttl_ms.unwrap_or(PLACE_TTL_MS),
                 // It isn't leased, or not any more: nothing is given.
                 None => 0,
             };
-            let has_some = call.kept != Some(0);
             let want = call.want.min(rule.algorithm.amount_max(rule.window_ms));
             let is_current = call.version.is_none_or(|version| version == current.defined.version.0);
             let take =
@@ -86,7 +87,14 @@ impl Engine {
         let metered = Metered::of_meter(name, place).key(&call.key);
         let is_place = rule.algorithm == Algorithm::InFlight;
         let place_ttl_ms = if is_place { definition.lease_ttl_ms.unwrap_or(PLACE_TTL_MS) } else { 0 };
-        let ttl_ms = lent_by(definition, metered).map_or(place_ttl_ms, |terms| terms.ttl_ms);
+        let terms = lent_by(definition, metered);
+        let is_slack = definition.mechanism == Mechanism::Approximate;
+        let ttl_ms = match (terms, row) {
+            // As long as this holder's does.
+            (Some(_), Some(row)) if is_slack => row.ttl_ms,
+            (terms, _) => terms.map_or(place_ttl_ms, |terms| terms.ttl_ms),
+        };
+        let seen = Seen::of(meter, rule);
         let amount = meter.row(&lease_id).map_or(0, |row| row.amount);
         let said = Said {
             event: Event::Kept,
@@ -107,10 +115,17 @@ impl Engine {
             amount,
             lease_id,
             ttl_ms,
-            capacity: rule.capacity,
-            remaining: meter.remaining(rule),
+            slack: terms.filter(|_| is_slack).map(|terms| LentSlack {
+                ttl_max_ms: terms.ttl_ms,
+                sync_ms: definition.sync_ms,
+                low: terms.low,
+                left: seen.left,
+            }),
+            capacity: definition.capacity_of(metered),
+            remaining: seen.remaining,
             reset_ms: meter.reset_ms(rule),
-            retry_ms: meter.retry_ms(rule, 1),
+            // Until it is worth asking again.
+            retry_ms: if seen.stands_ms > 0 { Some(seen.stands_ms) } else { meter.retry_ms(rule, 1) },
             size: currents[0].defined.definition.lease_size,
             version: currents[0].defined.version,
         })

@@ -42,8 +42,8 @@ mod owned;
 pub(crate) mod returning;
 
 pub use calls::{
-    Answered, Booked, CheckCall, Checked, Denial, LeaseState, Lent, LimitError, LimitPage, LimitState,
-    LogPage, LogPosition, Overshoot, ReserveCall, Source, UsageState,
+    Answered, Booked, CheckCall, Checked, Denial, LeaseState, Lent, LentSlack, LimitError, LimitPage,
+    LimitState, LogPage, LogPosition, Overshoot, ReserveCall, Source, UsageState,
 };
 pub use check::Wanted;
 pub use hot::HotLimitKey;

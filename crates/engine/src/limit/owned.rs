@@ -8,11 +8,11 @@
 use super::calls::{Answered, CheckCall, Checked, Denial, Source};
 use super::check::Wanted;
 use super::definitions::Current;
-use super::leasing::terms;
 use crate::engine::{Engine, Node};
 use crate::peers::{PeerVerdict, Peers};
 use baton_core::Key;
 use baton_core::cluster::is_proved;
+use baton_core::limit::holder::terms;
 use baton_core::limit::{Mechanism, meter_key};
 use baton_core::lock::NodeId;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Node {
         if definition.mechanism != Mechanism::Owned {
             return Way::Here;
         }
-        if terms(definition, metered).is_none() {
+        if terms(definition, metered, call.identity).is_none() {
             return Way::Store;
         }
         let place = meter_key(&call.limit, metered);

@@ -2,7 +2,7 @@
 
 use super::counting::Counting;
 use baton_core::Name;
-use baton_core::limit::{Definition, Mechanism};
+use baton_core::limit::{Definition, Identity, Mechanism};
 use baton_core::meter::Algorithm;
 use baton_engine::limit::{Answered, Booked, CheckCall, LimitError, ReserveCall, Wanted};
 use baton_engine::{Config, Engine, Random};
@@ -45,7 +45,7 @@ pub fn name(limit: &str) -> Name {
 }
 
 pub fn call(limit: &str, key: &str, cost: u64) -> CheckCall {
-    CheckCall { limit: name(limit), key: key.into(), cost }
+    CheckCall { limit: name(limit), key: key.into(), cost, identity: Identity::default() }
 }
 
 pub async fn check(engine: &Engine, limit: &str, key: &str, cost: u64) -> Answered {
@@ -147,7 +147,8 @@ async fn what_was_counted_is_given_back_once_and_only_with_its_receipt() {
         let limit = name(&format!("limit-{index}"));
         engine.put_limit(&limit, definition(algorithm, 10, DAY_MS)).await.unwrap();
         let wanted = Wanted { receipt: true, ..Wanted::default() };
-        let calls = [CheckCall { limit: limit.clone(), key: "k".into(), cost: 4 }];
+        let calls =
+            [CheckCall { limit: limit.clone(), key: "k".into(), cost: 4, identity: Identity::default() }];
         let receipt = engine.check_limits(&calls, &wanted).await.unwrap().checks.remove(0).receipt.unwrap();
         check(engine, limit.key(), "k", 3).await;
         let wrong = engine.refund(&limit, "other", &receipt, "").await.unwrap_err();

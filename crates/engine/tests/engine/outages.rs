@@ -3,7 +3,7 @@
 
 use super::limits::definition;
 use baton_core::Name;
-use baton_core::limit::{Definition, Mechanism, Policy};
+use baton_core::limit::{Definition, Identity, Mechanism, Policy};
 use baton_core::meter::Algorithm;
 use baton_engine::limit::{Answered, CheckCall, LimitError, Overshoot, Source, Wanted};
 use baton_engine::state::State;
@@ -53,7 +53,7 @@ impl Ground {
     }
 
     async fn check_of(&self, key: &str, cost: u64) -> Answered {
-        let calls = [CheckCall { limit: name(), key: key.into(), cost }];
+        let calls = [CheckCall { limit: name(), key: key.into(), cost, identity: Identity::default() }];
         self.engine.check_limits(&calls, &Wanted::default()).await.unwrap()
     }
 
@@ -182,7 +182,12 @@ async fn a_debt_whose_settlement_is_not_heard_of_is_settled_once() {
 async fn of_a_limit_that_is_not_known_nothing_is_said() {
     let ground = ground(limited(Policy::Open)).await;
     ground.store.set(Fault::Unavailable);
-    let calls = [CheckCall { limit: Name::new("default", "other"), key: "k".into(), cost: 1 }];
+    let calls = [CheckCall {
+        limit: Name::new("default", "other"),
+        key: "k".into(),
+        cost: 1,
+        identity: Identity::default(),
+    }];
     let error = ground.engine.check_limits(&calls, &Wanted::default()).await.unwrap_err();
     assert_eq!(error, LimitError::Failed(Failure::Unavailable { unknown: false }));
 }
@@ -284,7 +289,7 @@ async fn a_request_that_is_sent_again_in_an_outage_or_after_it_counts_once() {
     let ground = ground(limited(Policy::ClosedLocal)).await;
     ground.store.set(Fault::Unavailable);
     let wanted = Wanted { request_id: Some("r".into()), ..Wanted::default() };
-    let calls = [CheckCall { limit: name(), key: "k".into(), cost: 3 }];
+    let calls = [CheckCall { limit: name(), key: "k".into(), cost: 3, identity: Identity::default() }];
     let first = ground.engine.check_limits(&calls, &wanted).await.unwrap();
     assert!(first.allowed);
     assert_eq!(ground.engine.check_limits(&calls, &wanted).await.unwrap(), first);

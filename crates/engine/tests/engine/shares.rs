@@ -2,7 +2,7 @@
 
 use super::limits::definition;
 use baton_core::Name;
-use baton_core::limit::{Definition, Policy};
+use baton_core::limit::{Definition, Identity, Policy};
 use baton_core::meter::Algorithm;
 use baton_engine::limit::{Answered, CheckCall, Wanted};
 use baton_engine::{Config, Engine, Random};
@@ -45,7 +45,7 @@ async fn nodes(number: u64, on_failure: Policy) -> Vec<Node> {
 
 impl Node {
     async fn check(&self, key: &str, cost: u64) -> Answered {
-        let calls = [CheckCall { limit: name(), key: key.into(), cost }];
+        let calls = [CheckCall { limit: name(), key: key.into(), cost, identity: Identity::default() }];
         self.engine.check_limits(&calls, &Wanted::default()).await.unwrap()
     }
 

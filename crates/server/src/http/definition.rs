@@ -1,11 +1,11 @@
 //! A limit's definition between the wire and the rules: what isn't said is chosen, and what doesn't fit together is refused.
 
 use baton_api::ErrorBody;
-use baton_api::limit::{self as wire, LimitDefinition, LimitOverride};
+use baton_api::limit::{self as wire, Fraction, LimitDefinition, LimitOverride};
 use baton_api::limits::ENTRIES_MAX;
 use baton_core::WallTime;
 use baton_core::limit::definition::KEYS_MAX;
-use baton_core::limit::{Calendar, CalendarUnit, Definition, Mechanism, Override, Policy, Purpose};
+use baton_core::limit::{Calendar, CalendarUnit, Definition, Mechanism, Override, Policy, Purpose, slack};
 use baton_core::meter::{Algorithm, Reclaim};
 
 /// What a definition means. Every field is within its own limits already.
@@ -38,6 +38,9 @@ pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
             Some(wire::Reclaim::Optimistic) => Reclaim::Drop,
             Some(wire::Reclaim::Safe) | None => Reclaim::Burn,
         },
+        epsilon: said.epsilon.map(Fraction::millionths),
+        low_watermark: said.low_watermark.map(Fraction::millionths),
+        sync_ms: said.sync_millis,
         local_cap: said.local_cap,
         expected_nodes: said.expected_nodes,
         keys_max: said.max_keys.unwrap_or(KEYS_MAX),
@@ -116,6 +119,7 @@ fn fits(definition: &Definition) -> Result<(), ErrorBody> {
     if definition.local_cap.is_some() && definition.on_failure != Policy::Open {
         return refused("localCap", "localCap goes with onFailure open only".into());
     }
+    fits_mechanism(definition)?;
     let most = match algorithm {
         Algorithm::SlidingLog | Algorithm::InFlight => ENTRIES_MAX,
         _ => algorithm.amount_max(definition.window_ms),
@@ -134,9 +138,33 @@ fn fits(definition: &Definition) -> Result<(), ErrorBody> {
     }
 }
 
+/// What goes with an approximate limit only, and what doesn't go with one.
+fn fits_mechanism(definition: &Definition) -> Result<(), ErrorBody> {
+    let is_approximate = definition.mechanism == Mechanism::Approximate;
+    let only = [
+        ("epsilon", definition.epsilon),
+        ("lowWatermark", definition.low_watermark),
+        ("syncMillis", definition.sync_ms),
+    ];
+    if let Some((field, _)) = only.into_iter().find(|(_, said)| said.is_some() && !is_approximate) {
+        return Err(ErrorBody::invalid(field, format!("{field} goes with mechanism approximate only")));
+    }
+    if is_approximate && definition.lease_ttl_ms.is_some() {
+        let message = "slack lives for four times syncMillis: leave leaseTtlMillis out";
+        return Err(ErrorBody::invalid("leaseTtlMillis", message));
+    }
+    if is_approximate && definition.reclaim == Reclaim::Drop {
+        let message = "slack that is given out twice would have no bound: reclaim must be safe";
+        return Err(ErrorBody::invalid("reclaim", message));
+    }
+    Ok(())
+}
+
 /// What a definition says, with what was chosen.
 pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
     let Definition { algorithm: counted, .. } = definition;
+    let is_approximate = definition.mechanism == Mechanism::Approximate;
+    let approximate = |said: Option<u64>, usual| said.or(is_approximate.then_some(usual));
     LimitDefinition {
         limit: definition.limit,
         window_millis: (definition.calendar.is_none() && *counted != Algorithm::InFlight)
@@ -153,6 +181,7 @@ pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
             Mechanism::Central => wire::Mechanism::Central,
             Mechanism::Leased => wire::Mechanism::Leased,
             Mechanism::Owned => wire::Mechanism::Owned,
+            Mechanism::Approximate => wire::Mechanism::Approximate,
         }),
         on_failure: Some(match definition.on_failure {
             Policy::Closed => wire::FailurePolicy::Closed,
@@ -179,6 +208,9 @@ pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
             Reclaim::Burn => wire::Reclaim::Safe,
             Reclaim::Drop => wire::Reclaim::Optimistic,
         }),
+        epsilon: approximate(definition.epsilon, slack::EPSILON).map(Fraction::of_millionths),
+        low_watermark: approximate(definition.low_watermark, slack::LOW).map(Fraction::of_millionths),
+        sync_millis: definition.sync_ms,
         local_cap: definition.local_cap,
         expected_nodes: definition.expected_nodes,
         max_keys: Some(definition.keys_max),
@@ -207,6 +239,7 @@ fn mechanism(said: wire::Mechanism) -> Mechanism {
         wire::Mechanism::Central => Mechanism::Central,
         wire::Mechanism::Leased => Mechanism::Leased,
         wire::Mechanism::Owned => Mechanism::Owned,
+        wire::Mechanism::Approximate => Mechanism::Approximate,
     }
 }
 

@@ -14,13 +14,14 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use baton_api::limit::{
-    CheckAllRequest, CheckAllResponse, LeaseRequest, LeaseResponse, LimitCheckRequest, LimitCheckResponse,
-    LimitExceeded, RefundRequest, RefundResponse, ReserveRequest, ReserveResponse, ReturnLeaseRequest,
-    ReturnLeaseResponse,
+    self as wire, CheckAllRequest, CheckAllResponse, LeaseRequest, LeaseResponse, LeaseSlack,
+    LimitCheckRequest, LimitCheckResponse, LimitExceeded, RefundRequest, RefundResponse, ReserveRequest,
+    ReserveResponse, ReturnLeaseRequest, ReturnLeaseResponse,
 };
 use baton_api::limits::BODY_BYTES_MAX;
 use baton_api::{ErrorBody, ErrorCode};
 use baton_core::Name;
+use baton_core::limit::Identity;
 use baton_engine::limit::{Answered, Booked, CheckCall, Checked, Denial, LendCall, ReserveCall, Wanted};
 use hyper::StatusCode;
 use std::sync::Arc;
@@ -51,9 +52,10 @@ async fn checked(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     let refusal = quota::refusal(&parameters)?;
     let request: LimitCheckRequest = exchange.read(body, BODY_BYTES_MAX).await?;
     request.check()?;
-    let LimitCheckRequest { key, cost, request_id, receipt } = request;
+    let LimitCheckRequest { key, cost, identity, request_id, receipt } = request;
+    let identity = identity.map_or(Identity::default(), who);
     let _place = exchange.enter(Class::Work)?;
-    let calls = [CheckCall { limit, key, cost }];
+    let calls = [CheckCall { limit, key, cost, identity }];
     let wanted = Wanted { principal: anybody().to_string(), request_id, receipt };
     let answered = exchange.server.engine.check_limits(&calls, &wanted).await?;
     let response = match (&answered.refused, answered.checks.first()) {
@@ -62,6 +64,13 @@ async fn checked(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
         _ => exceeded(exchange, &calls, &answered, refusal)?,
     };
     Ok(quota::describe(response, &calls, &answered))
+}
+
+fn who(identity: wire::Identity) -> Identity {
+    match identity {
+        wire::Identity::Anonymous => Identity::Anonymous,
+        wire::Identity::Authenticated => Identity::Authenticated,
+    }
 }
 
 /// Whether all of several checks pass: all are counted, or none.
@@ -95,6 +104,7 @@ async fn all_checked(exchange: &Exchange, body: Body) -> Result<Response, Proble
             limit: Name::new(namespace, &check.limit),
             key: check.key,
             cost: check.cost,
+            identity: Identity::default(),
         })
         .collect();
     let _place = exchange.enter(Class::Work)?;
@@ -259,6 +269,12 @@ async fn leased(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
         granted: lent.amount,
         ttl_millis: lent.ttl_ms,
         size: lent.size,
+        slack: lent.slack.map(|slack| LeaseSlack {
+            max_ttl_millis: slack.ttl_max_ms,
+            sync_millis: slack.sync_ms,
+            low: slack.low,
+            left: slack.left,
+        }),
         limit: lent.capacity,
         remaining: lent.remaining,
         reset_millis: lent.reset_ms,

@@ -1,6 +1,7 @@
 //! What nodes say to each other. Fields that a newer version adds are passed over by an older one.
 
 use baton_core::Name;
+use baton_core::limit::Identity;
 use baton_core::lock::NodeId;
 use baton_engine::limit::{CheckCall, Denial};
 use baton_engine::peers::PeerVerdict;
@@ -36,6 +37,8 @@ impl Checks {
             limit: Name::new(&check.namespace, &check.limit),
             key: check.key,
             cost: check.cost,
+            // Only an approximate limit asks, and that isn't forwarded.
+            identity: Identity::default(),
         };
         self.checks.into_iter().map(call).collect()
     }

@@ -211,6 +211,38 @@ async fn the_bound_is_itemised_and_adds_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_approximate_limit_says_what_it_adds_and_lends_slack() {
+    let baton = Baton::start().await;
+    let body = json!({ "limit": 1_000, "windowMillis": DAY_MS, "mechanism": "approximate", "algorithm": "sliding_log" });
+    let made = put(&baton, "l", body.clone()).await.ok();
+    assert_eq!(
+        (&made["definition"]["epsilon"], &made["definition"]["lowWatermark"]),
+        (&0.01.into(), &0.2.into())
+    );
+    assert_eq!(made["definition"]["syncMillis"], json!(null), "it follows what is used");
+    let said = json!({ "epsilon": 0.02, "lowWatermark": 0, "syncMillis": 250 });
+    let mut other = body;
+    other.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+    put(&baton, "l", other).await.ok();
+    let shown = baton.get("/v1/limits/l").await.ok();
+    assert_eq!(shown["definition"]["epsilon"], 0.02);
+    assert_eq!(
+        (&shown["definition"]["lowWatermark"], &shown["definition"]["syncMillis"]),
+        (&0.0.into(), &250.into())
+    );
+    let bound = baton.get("/v1/limits/l/bound").await.ok();
+    assert_eq!((&bound["worst"], &bound["items"][0]["amount"]), (&1_020.into(), &20.into()), "{bound}");
+    let because = bound["items"][0]["because"].as_str().unwrap();
+    assert!(because.contains("lowered") && because.contains("1000 ms"), "{because}");
+    let checked = check(&baton, "l", json!({ "key": "k", "identity": "anonymous" })).await.ok();
+    assert_eq!((&checked["limit"], &checked["source"]), (&1_000.into(), &"central".into()));
+    let ask = json!({ "key": "k", "nodeId": "n", "leaseId": "n.1", "sequence": 1, "want": 10 });
+    let lent = baton.post("/v1/limits/l/lease", ask).await.ok();
+    assert_eq!((&lent["granted"], &lent["ttlMillis"]), (&10.into(), &1_000.into()), "four rounds: {lent}");
+    assert_eq!(lent["slack"], json!({ "maxTtlMillis": DAY_MS, "syncMillis": 250, "low": 0, "left": 999 }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_definition_that_makes_no_sense_is_refused_with_its_field() {
     let baton = Baton::start().await;
     for (body, field) in [
@@ -228,6 +260,29 @@ async fn a_definition_that_makes_no_sense_is_refused_with_its_field() {
         (json!({ "limit": 1, "windowMillis": 1000, "timeZone": "UTC" }), "timeZone"),
         (json!({ "limit": 1, "algorithm": "in_flight", "mechanism": "leased" }), "mechanism"),
         (json!({ "limit": 1, "windowMillis": 1000, "localCap": 2 }), "localCap"),
+        (json!({ "limit": 1, "windowMillis": 1000, "mechanism": "leased", "epsilon": 0.01 }), "epsilon"),
+        (json!({ "limit": 1, "windowMillis": 1000, "lowWatermark": 0.2 }), "lowWatermark"),
+        (json!({ "limit": 1, "windowMillis": 1000, "syncMillis": 500 }), "syncMillis"),
+        (json!({ "limit": 1, "windowMillis": 1000, "mechanism": "approximate", "epsilon": 1.1 }), "epsilon"),
+        (json!({ "limit": 1, "windowMillis": 1000, "mechanism": "approximate", "epsilon": -0.1 }), "epsilon"),
+        (
+            json!({ "limit": 1, "windowMillis": 1000, "mechanism": "approximate", "lowWatermark": 2 }),
+            "lowWatermark",
+        ),
+        (
+            json!({ "limit": 1, "windowMillis": 1000, "mechanism": "approximate", "syncMillis": 9 }),
+            "syncMillis",
+        ),
+        (
+            json!({ "limit": 1, "windowMillis": 1000, "mechanism": "approximate", "leaseTtlMillis": 1000 }),
+            "leaseTtlMillis",
+        ),
+        (
+            json!({ "limit": 1, "windowMillis": 1000, "mechanism": "approximate", "reclaim": "optimistic" }),
+            "reclaim",
+        ),
+        (json!({ "limit": 1, "windowMillis": 1000, "mechanism": "approximate", "audit": true }), "audit"),
+        (json!({ "limit": 1, "algorithm": "in_flight", "mechanism": "approximate" }), "mechanism"),
         (
             json!({ "limit": 1, "windowMillis": 1000, "overrides": [{ "key": "", "limit": 1 }] }),
             "overrides[0].key",
@@ -244,6 +299,7 @@ async fn a_definition_that_makes_no_sense_is_refused_with_its_field() {
         (json!({ "key": "k", "cost": -1 }), "cost"),
         (json!({ "key": "k", "cost": 1_000_000_001 }), "cost"),
         (json!({ "key": "k", "requestId": "" }), "requestId"),
+        (json!({ "key": "k", "identity": "somebody" }), "identity"),
     ] {
         assert_eq!(check(&baton, "l", body.clone()).await.field(), field, "{body}");
     }

@@ -2,7 +2,7 @@
 
 use super::definitions::plain;
 use crate::limit::advise::{Advice, Figures};
-use crate::limit::{Answer, Definition, Policy, Purpose, Question, Way, advise, slack};
+use crate::limit::{Answer, Definition, Policy, Purpose, Question, Way, advise};
 use crate::meter::Algorithm;
 
 fn question(purpose: Purpose) -> Question {
@@ -14,8 +14,6 @@ fn question(purpose: Purpose) -> Question {
         nodes: 20,
         keys: 1,
         store_latency_us: 1_000,
-        epsilon: slack::EPSILON,
-        sync_ms: slack::SYNC_MS,
         is_counted_elsewhere: false,
         is_exact: false,
     }

@@ -9,6 +9,7 @@ use crate::meter::{Algorithm, Edges, Reclaim};
 use crate::name::Name;
 use crate::record::{Revision, WallTime};
 use crate::view::{Pause, View};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -36,6 +37,7 @@ prop_compose! {
         on_failure in prop::sample::select(Policy::ALL.to_vec()),
         purpose in prop::option::of(prop::sample::select(Purpose::ALL.to_vec())),
         overrides in prop::collection::vec((".{0,12}", any::<u64>()), 0..5),
+        slack in prop::array::uniform3(prop::option::of(0..u64::MAX)),
     ) -> Definition {
         let [limit, window_ms, burst, lease_size, lease_ttl_ms, local_cap, expected_nodes, keys_max] = numbers;
         let unit = |is_day| if is_day { CalendarUnit::Day } else { CalendarUnit::Month };
@@ -52,6 +54,9 @@ prop_compose! {
             lease_size: some(lease_size),
             lease_ttl_ms: some(lease_ttl_ms),
             reclaim: if flags[1] { Reclaim::Drop } else { Reclaim::Burn },
+            epsilon: slack[0].filter(|_| mechanism == Mechanism::Approximate),
+            low_watermark: slack[1].filter(|_| mechanism == Mechanism::Approximate),
+            sync_ms: slack[2].filter(|_| mechanism == Mechanism::Approximate),
             local_cap: some(local_cap),
             expected_nodes: some(expected_nodes),
             keys_max,
@@ -139,7 +144,7 @@ fn putting_what_is_there_changes_nothing_and_removing_tells_whether_it_was() {
     let later = Definition { changed_at: WallTime(9), ..plain(1, 1) };
     assert_eq!(decide(None, &plain(1, 1)), (Put::Made, true));
     assert_eq!(decide(Some(plain(2, 1)), &plain(1, 1)), (Put::Changed, true));
-    assert_eq!(decide(Some(plain(1, 1)), &later), (Put::Same(plain(1, 1)), false));
+    assert_eq!(decide(Some(plain(1, 1)), &later), (Put::Same(Box::new(plain(1, 1))), false));
     let mut view = View::new(name.group());
     view.learn(&crate::limit::definition_key(&name), None);
     assert_eq!(remove(&name, &mut view), Ok(false));

@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-const TERMS: Terms = Terms { ttl_ms: 400, size: None };
+const TERMS: Terms = Terms::lease(400, None);
 const WINDOW_MS: u64 = 1_000;
 
 /// A purse with its till, as one holder has them.
@@ -263,7 +263,7 @@ fn a_shorter_life_holds_from_when_it_was_said() {
     let mut purse = Holder::default();
     let first = purse.ask(1, 0, &TERMS);
     purse.heard(first.sequence, 50);
-    let short = Terms { ttl_ms: 100, size: None };
+    let short = Terms::lease(100, None);
     let second = purse.ask(1, 10, &short);
     purse.unheard(second.sequence, 20);
     assert_eq!((purse.balance(104), purse.balance(105)), (50, 0), "the store may have heard it");
@@ -330,7 +330,7 @@ fn its_size_follows_what_is_spent_within_bounds_and_idle_ones_show() {
 
 #[test]
 fn one_that_is_used_seldom_keeps_little_and_then_nothing() {
-    let terms = Terms { ttl_ms: 10_000, size: None };
+    let terms = Terms::lease(10_000, None);
     let mut purse = Holder::default();
     let first = purse.ask(1, 1, &terms);
     purse.heard(first.sequence, 50);

@@ -13,7 +13,7 @@ impl Node {
     /// By what this node counts for itself; nothing if it may admit nothing.
     pub(super) fn share_of(&self, current: &Current, metered: &str) -> Option<Rule> {
         let definition = &current.defined.definition;
-        let rule = current.defined.rule(metered, current.edges);
+        let rule = current.defined.exact_rule(metered, current.edges);
         let (amount, limit) = match definition.on_failure {
             Policy::Closed => return None,
             Policy::Open => definition.local_cap.map_or((rule.capacity, rule.limit), |cap| (cap, cap)),
