@@ -16,6 +16,8 @@ mod elect;
 mod failover;
 #[path = "baton/fence.rs"]
 mod fence;
+#[path = "baton/hot_keys.rs"]
+mod hot_keys;
 #[path = "baton/http.rs"]
 mod http;
 #[path = "baton/limiter.rs"]

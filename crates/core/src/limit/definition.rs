@@ -3,9 +3,11 @@
 //! Layout, version 1: algorithm, limit, window, burst (0 for none), calendar (0 none, 1 day, 2 month) with its time zone, flags
 //! (staggered 1, audit 2, dry run 4, optimistic 8), mechanism, policy, purpose (0 for none), lease size (0 adapts), lease time
 //! to live (0 default), local cap (0 for none), expected nodes (0 unknown), most keys, changed at, then how many overrides, each key
-//! and limit.
+//! and limit. If hot keys are not delegated, at the end what is done about them (split 1, pin 2, cap 3), and its number: a definition
+//! without it is read by versions that don't know it.
 
 use super::calendar::{Calendar, CalendarUnit};
+use super::mitigation::Mitigation;
 use super::names::names;
 use crate::codec::{Decoder, Encoder, Unreadable};
 use crate::meter::{Algorithm, Reclaim};
@@ -55,6 +57,8 @@ pub struct Definition {
     pub dry_run: bool,
     /// Whether every decision is in a log before it is answered.
     pub audit: bool,
+    /// What is done about keys that are hot.
+    pub hot_key: Mitigation,
     /// When it was put; for display.
     pub changed_at: WallTime,
     /// Keys with a limit of their own, sorted.
@@ -156,6 +160,7 @@ impl Definition {
             keys_max: KEYS_MAX,
             dry_run: false,
             audit: false,
+            hot_key: Mitigation::Delegate,
             changed_at: WallTime::default(),
             overrides: Vec::new(),
         }
@@ -219,6 +224,9 @@ impl Definition {
         for Override { key, limit } in &self.overrides {
             to = to.bytes(key.as_bytes()).number(*limit);
         }
+        if let Some((which, number)) = self.hot_key.numbers() {
+            to = to.byte(which).number(number);
+        }
         to.finish()
     }
 
@@ -261,6 +269,7 @@ impl Definition {
             keys_max: from.number()?,
             dry_run: flags & DRY_RUN != 0,
             audit: flags & AUDIT != 0,
+            hot_key: Mitigation::Delegate,
             changed_at: from.time()?,
             overrides: Vec::new(),
         };
@@ -270,6 +279,9 @@ impl Definition {
         }
         for _ in 0..overrides {
             definition.overrides.push(Override { key: from.string()?, limit: from.number()? });
+        }
+        if !from.is_done() {
+            definition.hot_key = Mitigation::of_numbers(from.byte()?, from.number()?)?;
         }
         from.finish()?;
         Ok(definition)

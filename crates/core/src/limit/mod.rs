@@ -12,6 +12,7 @@
 //! - [`hot`]: keys that are used far more than others
 //! - [`log`]: what was decided, and what became of leases
 //! - [`metered`]: which meter something was counted on
+//! - [`mitigation`]: what is done about a hot key
 //! - `names`: choices that are stored as a number
 //! - [`purse`]: a lease, from its holder's side; [`till`]: what of it many threads spend from; [`holder`]: what it does with a check
 //! - [`slack`]: bounded approximation
@@ -30,6 +31,7 @@ pub mod holder;
 pub mod hot;
 pub mod log;
 pub mod metered;
+pub mod mitigation;
 mod names;
 pub mod purse;
 pub mod receipt;
@@ -48,6 +50,7 @@ pub use change::{Put, put, remove};
 pub use definition::{Definition, Mechanism, Override, Policy, Purpose};
 pub use log::{Event, Line, Log};
 pub use metered::Metered;
+pub use mitigation::Mitigation;
 pub use receipt::Receipt;
 pub use rule::{Defined, overflow_key};
 
