@@ -257,7 +257,7 @@ async fn a_definition_that_makes_no_sense_is_refused_with_its_field() {
     ] {
         let mut body = json!({ "limit": 1000, "windowMillis": 1000 });
         body.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
-        let definition = put(&baton, "hot", body).await.ok();
+        let definition = put(&baton, "hot", body).await.ok()["definition"].clone();
         let found = ["hotKey", "hotKeyParts", "hotKeyCap"].map(|field| definition[field].clone());
         assert_eq!(json!(found), shown, "{definition}");
     }
