@@ -15,6 +15,7 @@
 //! - [`mitigation`]: what is done about a hot key
 //! - `names`: choices that are stored as a number
 //! - [`purse`]: a lease, from its holder's side; [`till`]: what of it many threads spend from; [`holder`]: what it does with a check
+//! - [`quota`]: what a proxy may let pass by itself
 //! - [`slack`]: bounded approximation
 //! - [`share`]: what a node admits by itself in an outage
 //! - [`receipt`]: what a check is given back with
@@ -34,6 +35,7 @@ pub mod metered;
 pub mod mitigation;
 mod names;
 pub mod purse;
+pub mod quota;
 pub mod receipt;
 pub mod rule;
 pub mod share;
