@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't be set up should stop there")]
 
+#[path = "baton/alerts.rs"]
+mod alerts;
 #[path = "baton/bundle.rs"]
 mod bundle;
 #[path = "baton/clocks.rs"]

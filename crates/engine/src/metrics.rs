@@ -1,6 +1,7 @@
 //! What is counted. Labels are few and fixed: never a key, an owner or a token (O4).
 
 use crate::lock::calls::{LockError, Refusal};
+use baton_core::limit::Policy;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -159,6 +160,10 @@ impl Metrics {
         let help = "Checks of hot keys refused because those are capped";
         limits.register("hot_key_capped", help, self.hot_key_capped.clone());
         limits.register("lease_size", "What leases had after a renewal", self.lease_size.clone());
+        for policy in Policy::ALL {
+            // There from the start, so that the first of them shows as an increase.
+            drop(self.fallbacks.get_or_create(&OutcomeLabel { outcome: policy.as_str() }));
+        }
         limits.register("fallbacks", "Checks decided without the store, by policy", self.fallbacks.clone());
         limits.register(
             "overage",
