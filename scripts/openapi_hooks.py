@@ -61,6 +61,17 @@ def define(definition):
         definition["mechanism"] = "central"
     if definition.get("audit") is True:
         definition["mechanism"] = "central"
+    if definition.get("hotKey") != "split":
+        definition.pop("hotKeyParts", None)
+    if definition.get("hotKey") != "cap":
+        definition.pop("hotKeyCap", None)
+    if definition.get("hotKey") == "cap":
+        definition["audit"] = False
+    elif definition.get("hotKey") is not None:
+        definition.update(mechanism="owned", audit=False)
+        if algorithm == "in_flight":
+            definition.pop("hotKey"), definition.pop("hotKeyParts", None)
+            definition["mechanism"] = "central"
     if definition.get("mechanism") == "approximate":
         definition.pop("leaseTtlMillis", None)
         definition.pop("reclaim", None)

@@ -62,6 +62,7 @@ pub enum RowId {
     P8,
     P9,
     P10,
+    HotKey,
     P12,
     P12Limits,
     P13,

@@ -89,6 +89,7 @@ pub async fn measure(options: &Options, place: &Place, binary: &Path) -> anyhow:
             RowId::P8 => limits::http::measure(b).await,
             RowId::P9 => limits::traffic::measure(b).await,
             RowId::P10 => limits::outage::measure(b).await,
+            RowId::HotKey => limits::hot::measure(b).await,
             RowId::P12 => memory::measure(b).await,
             RowId::P12Limits => limits::memory::measure(b).await,
             RowId::P13 => growth::measure(b).await,

@@ -31,6 +31,9 @@ pub struct NodeStatus {
     pub this: bool,
     /// How many of the partitions it owns.
     pub owns: u64,
+    /// Whether it is kept for hot keys that are pinned, and owns nothing else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dedicated: bool,
 }
 
 /// `GET /v1/ring`
@@ -85,4 +88,7 @@ pub struct HotKeyStatus {
     pub checks_per_second: u64,
     /// How much of all checks at this node that is, in thousandths.
     pub per_mille: u64,
+    /// What is done about it: `delegate`, `split`, `pin` or `cap`; absent if nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mitigation: Option<String>,
 }

@@ -241,6 +241,9 @@ fn fields(status: &LimitStatus) -> Vec<(&'static str, String)> {
     let sync = definition.sync_millis.map(|ms| duration::show(Duration::from_millis(ms)));
     fields.extend(sync.map(|sync| ("sync", sync)));
     fields.extend(number("keys at most", definition.max_keys));
+    fields.extend(definition.hot_key.as_ref().map(|it| ("hot keys", word(it))));
+    fields.extend(number("parts of a hot key", definition.hot_key_parts));
+    fields.extend(number("cap of a hot key", definition.hot_key_cap));
     if definition.audit == Some(true) {
         fields.push(("audit", "every decision is written down before it is answered".to_owned()));
     }
@@ -320,9 +323,10 @@ async fn hot(baton: &Baton, json: bool) -> Result<u8, Failure> {
     let row = |found: &HotKeyStatus| {
         let share = format!("{}.{} %", found.per_mille / 10, found.per_mille % 10);
         let (limit, key) = (found.limit.clone(), found.key.clone());
-        [found.namespace.clone(), limit, key, found.checks_per_second.to_string(), share]
+        let done = found.mitigation.clone().unwrap_or_else(|| "nothing".into());
+        [found.namespace.clone(), limit, key, found.checks_per_second.to_string(), share, done]
     };
-    let header = ["NAMESPACE", "LIMIT", "KEY", "CHECKS/S", "OF ALL"];
+    let header = ["NAMESPACE", "LIMIT", "KEY", "CHECKS/S", "OF ALL", "DONE ABOUT IT"];
     output::table(header, list.hot_keys.iter().map(row).collect())?;
     Ok(0)
 }

@@ -12,17 +12,14 @@ pub async fn run(client: &ClientOptions) -> Result<u8, Failure> {
         return Ok(0);
     }
     let row = |node: &NodeStatus| {
-        let state = match (node.leaving, node.this) {
-            (true, _) => "leaving",
-            (false, true) => "asked",
-            (false, false) => "",
-        };
+        let states = [(node.leaving, "leaving"), (node.dedicated, "dedicated"), (node.this, "asked")];
+        let state = states.iter().filter(|(is_so, _)| *is_so).map(|(_, state)| *state);
         [
             node.node_id.clone(),
             node.address.clone().unwrap_or_else(|| "unknown".into()),
             node.version.clone(),
             node.owns.to_string(),
-            state.into(),
+            state.collect::<Vec<_>>().join(", "),
         ]
     };
     output::table(["NODE", "ADDRESS", "VERSION", "OWNS", ""], list.nodes.iter().map(row).collect())?;

@@ -30,6 +30,10 @@ pub struct Settings {
     /// Where other nodes reach this one, as HOST:PORT [default: where it listens]
     #[arg(long, env = "BATON_ADVERTISE", value_name = "ADDRESS")]
     pub advertise: Option<String>,
+    /// Keep this node for hot keys that are pinned: it owns nothing else (docs/cluster.md)
+    #[arg(long, env = "BATON_DEDICATED", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        value_parser = BoolishValueParser::new(), value_name = "BOOL")]
+    pub dedicated: Option<bool>,
     /// Where the embedded store keeps its files [default: ./baton-data]
     #[arg(long, env = "BATON_DATA", value_name = "DIRECTORY")]
     pub data: Option<PathBuf>,
@@ -73,6 +77,7 @@ impl Settings {
         Self {
             listen: self.listen.or(other.listen),
             advertise: self.advertise.or(other.advertise),
+            dedicated: self.dedicated.or(other.dedicated),
             data: self.data.or(other.data),
             state: self.state.or(other.state),
             store: self.store.or(other.store),
@@ -88,6 +93,8 @@ impl Settings {
 impl Settings {
     fn into_config(self) -> Config {
         let default = Config::default();
+        let mut engine = default.engine.clone();
+        engine.is_dedicated = self.dedicated.unwrap_or_default();
         Config {
             listen: self.listen.unwrap_or(default.listen),
             advertise: self.advertise,
@@ -98,6 +105,7 @@ impl Settings {
             insecure: self.insecure.unwrap_or(default.insecure),
             max_connections: self.max_connections.unwrap_or(default.max_connections),
             max_waiting: self.max_waiting.unwrap_or(default.max_waiting),
+            engine,
             ..Config::default()
         }
     }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't be set up should stop there")]
 
+#[path = "baton/alerts.rs"]
+mod alerts;
 #[path = "baton/bundle.rs"]
 mod bundle;
 #[path = "baton/clocks.rs"]
@@ -16,6 +18,8 @@ mod elect;
 mod failover;
 #[path = "baton/fence.rs"]
 mod fence;
+#[path = "baton/hot_keys.rs"]
+mod hot_keys;
 #[path = "baton/http.rs"]
 mod http;
 #[path = "baton/limiter.rs"]

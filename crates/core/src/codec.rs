@@ -129,6 +129,11 @@ impl<'a> Decoder<'a> {
         core::str::from_utf8(self.bytes()?).map(String::from).map_err(|_| Unreadable)
     }
 
+    /// Whether nothing is left.
+    pub fn is_done(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Nothing may be left.
     pub fn finish(self) -> Result<(), Unreadable> {
         if self.0.is_empty() { Ok(()) } else { Err(Unreadable) }

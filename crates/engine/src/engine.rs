@@ -54,6 +54,8 @@ pub struct Config {
     pub history_every: Duration,
     /// Where the other nodes reach this one; without it, it owns nothing.
     pub address: Option<Arc<str>>,
+    /// Whether this node is kept for hot keys that are pinned, and owns nothing else.
+    pub is_dedicated: bool,
     /// Where this node keeps what has to outlive it, for when the store is away; nothing does if there is no such place.
     pub state: Option<State>,
 }
@@ -70,6 +72,7 @@ impl Default for Config {
             history_kept: Duration::from_secs(24 * 60 * 60),
             history_every: Duration::from_millis(500),
             address: None,
+            is_dedicated: false,
             state: None,
         }
     }

@@ -128,11 +128,14 @@ impl Members {
 
     /// Finds out who owns what now.
     fn reckon(&self) {
-        let owners = |(node, session): (&NodeId, &Arc<Session>)| {
-            (session.address.is_some() && !session.is_leaving).then_some(*node)
-        };
-        let nodes = self.known().alive.iter().filter_map(owners).collect();
-        let ring = Ring::of(&nodes);
+        let reached =
+            |(_, session): &(&NodeId, &Arc<Session>)| session.address.is_some() && !session.is_leaving;
+        let known = self.known();
+        let (dedicated, owners): (Vec<_>, Vec<_>) =
+            known.alive.iter().filter(reached).partition(|(_, session)| session.is_dedicated);
+        let ids = |nodes: Vec<(&NodeId, _)>| nodes.into_iter().map(|(node, _)| *node).collect();
+        let ring = Ring::of(&ids(owners)).and_dedicated(&ids(dedicated));
+        drop(known);
         let mut known = self.ring.write().expect("no panic while held");
         if **known != ring {
             *known = Arc::new(ring);
@@ -199,6 +202,7 @@ fn own_session(node: &Node) -> Session {
         version: env!("CARGO_PKG_VERSION").into(),
         started: node.started_at(),
         is_leaving: node.is_draining(),
+        is_dedicated: node.config.is_dedicated,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is counted. Labels are few and fixed: never a key, an owner or a token (O4).
 
 use crate::lock::calls::{LockError, Refusal};
+use baton_core::limit::Policy;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -47,6 +48,8 @@ pub struct Metrics {
     pub forwards: Family<OutcomeLabel, Counter>,
     /// Keys that are used far more than others now.
     pub hot_keys: Gauge,
+    /// Checks of hot keys refused because those are capped.
+    pub hot_key_capped: Counter,
     /// How much a lease had after it.
     pub lease_size: Histogram,
     /// Checks decided without the store, by policy.
@@ -100,6 +103,7 @@ impl Default for Metrics {
             lease_renewals: Family::default(),
             forwards: Family::default(),
             hot_keys: Gauge::default(),
+            hot_key_capped: Counter::default(),
             lease_size: Histogram::new([0.0, 1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 10_000.0]),
             fallbacks: Family::default(),
             overshoot: Histogram::new([0.0, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0]),
@@ -153,7 +157,13 @@ impl Metrics {
         limits.register("lease_renewals", "Renewals of leases by what they got", self.lease_renewals.clone());
         limits.register("forwards", "Checks forwarded to owners, by what came of it", self.forwards.clone());
         limits.register("hot_keys", "Keys that are used far more than others now", self.hot_keys.clone());
+        let help = "Checks of hot keys refused because those are capped";
+        limits.register("hot_key_capped", help, self.hot_key_capped.clone());
         limits.register("lease_size", "What leases had after a renewal", self.lease_size.clone());
+        for policy in Policy::ALL {
+            // There from the start, so that the first of them shows as an increase.
+            drop(self.fallbacks.get_or_create(&OutcomeLabel { outcome: policy.as_str() }));
+        }
         limits.register("fallbacks", "Checks decided without the store, by policy", self.fallbacks.clone());
         limits.register(
             "overage",

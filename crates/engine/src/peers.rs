@@ -31,8 +31,8 @@ pub enum PeerVerdict {
         reset_ms: u64,
         /// Whether the store had to be asked.
         by_store: bool,
-        /// Whether the key is so hot that whoever forwards it should decide it for a while.
-        delegated: bool,
+        /// Whether the key is hot: whoever forwards it does for a while what its definition says about that.
+        is_hot: bool,
     },
     /// It doesn't own the key; who does, as far as it knows.
     NotOwner {

@@ -9,6 +9,7 @@ mod engine {
     mod counting;
     mod elections;
     mod holds;
+    mod hot_keys;
     mod lease_log;
     mod leases;
     mod limits;

@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::grpc;
 use crate::http::Shared;
 use bytes::Bytes;
+use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -25,6 +26,16 @@ const STREAMS_MAX: u32 = 1_024;
 const HEADER_BYTES_MAX: u32 = 64 * 1024;
 /// A client that vanished is noticed after 30 s, as it is on every other connection.
 const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// Tells a connection that something came on it: a stream that is in use keeps it open.
+#[derive(Clone)]
+pub(crate) struct Heard(Arc<AtomicBool>);
+
+impl Heard {
+    pub(crate) fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// How such connections are served.
 pub(crate) struct Http2 {
@@ -61,8 +72,9 @@ impl Http2 {
         let heard = Arc::new(AtomicBool::new(true));
         let answer = {
             let heard = heard.clone();
-            move |request| {
+            move |mut request: hyper::Request<Incoming>| {
                 heard.store(true, Ordering::Relaxed);
+                request.extensions_mut().insert(Heard(heard.clone()));
                 let server = server.clone();
                 async move { Ok::<_, Infallible>(grpc::serve(server, request).await) }
             }

@@ -80,6 +80,7 @@ routes! {
     Ring = "/v1/ring";
     ShouldRateLimit = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
     Status = "/v1/status";
+    StreamRateLimitQuotas = "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas";
     Unknown = "unknown";
     Watch = "/v1/locks/{lockKey}/watch";
     WatchAll = "/v1/watch/locks";

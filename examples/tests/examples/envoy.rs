@@ -4,8 +4,11 @@ use super::web::{Answer, ELSEWHERE, HERE, Upstream, ask, crowd, get, replaced};
 use baton_client::Baton;
 use baton_testkit::servers::{baton::Node, envoy::Envoy};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
 
 const CONFIGURATION: &str = include_str!("../../envoy/envoy.yaml");
+/// The example in which Envoy decides by itself.
+const QUOTA: &str = include_str!("../../envoy/quota.yaml");
 const LIMITS: &str = include_str!("../../envoy/limits.yaml");
 const DEMO: &str = "X-Api-Key: demo-3b1f0c7d9a52\r\n";
 
@@ -119,4 +122,48 @@ async fn while_baton_hangs_a_request_waits_no_longer_than_the_configuration_says
     node.process().pause().unwrap();
     let answer = front.get(HERE, "").await;
     assert_eq!((answer.status, answer.headers.get("ratelimit")), (200, None), "{answer:?}");
+}
+
+/// What must happen happens within this.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn with_quotas_envoy_decides_by_itself_and_all_that_passes_is_leased_before_and_counted_after() {
+    const LIMIT: u64 = 6_000;
+    // A fixed window, which forgets nothing while it is looked at.
+    let limits = replaced(
+        LIMITS,
+        "60000, mechanism: leased }",
+        "86400000, mechanism: leased, algorithm: fixed_window }",
+    );
+    let node = Node::with_limits("embedded:", &limits).await.unwrap();
+    let front = Front::start(node.process().address, QUOTA).await;
+    let baton = Baton::connect(&node.url()).await.unwrap();
+    let limit = baton.limit("edge/quota_key");
+    let until = Instant::now() + PATIENCE;
+    let (mut passed, mut refused) = (0, 0);
+    // The first is refused, before anything was assigned; then some pass, and what is more than was assigned doesn't.
+    while passed < 30 || refused < 1 {
+        let answer = front.get(HERE, "X-Api-Key: k\r\n").await;
+        match answer.status {
+            200 => passed += 1,
+            429 => refused += 1,
+            _ => panic!("{answer:?}"),
+        }
+        let usage = limit.usage("k").await.unwrap();
+        assert!(usage.used + usage.outstanding <= LIMIT, "{usage:?}");
+        assert!(usage.used <= passed, "{usage:?} of {passed}");
+        assert!(passed <= usage.used + usage.outstanding, "{usage:?} of {passed}");
+        assert!(Instant::now() < until, "{passed} passed, {refused} did not");
+    }
+    assert_eq!(front.upstream.served() as u64, passed);
+    while limit.usage("k").await.unwrap().used < passed {
+        assert!(Instant::now() < until, "{:?} of {passed}", limit.usage("k").await);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(limit.usage("k").await.unwrap().used, passed);
+    let leases = limit.leases().await.unwrap().leases;
+    assert_eq!(leases.len(), 1, "the stream holds it: {leases:?}");
+    // Without a key there is nothing to count for.
+    assert_eq!(front.get(HERE, "").await.status, 200);
 }

@@ -148,6 +148,20 @@ words! {
     }
 }
 
+words! {
+    /// What is done about keys that are checked far more than others.
+    HotKey {
+        /// Every node decides them, out of its own lease; of `owned` limits.
+        Delegate,
+        /// `hotKeyParts` nodes decide them, and the others forward to these; of `owned` limits.
+        Split,
+        /// A node that is kept for hot keys decides them; of `owned` limits.
+        Pin,
+        /// No node lets through more than `hotKeyCap` checks a second.
+        Cap,
+    }
+}
+
 /// `PUT /v1/limits/{name}`
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -222,6 +236,17 @@ pub struct LimitDefinition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 10_000_000))]
     pub max_keys: Option<u64>,
+    /// What is done about keys that are checked far more than others; `delegate` if absent and `owned`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot_key: Option<HotKey>,
+    /// How many nodes decide a hot key, with `split`; 4 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 2, maximum = 64))]
+    pub hot_key_parts: Option<u64>,
+    /// How many checks of a hot key a node lets through in a second, with `cap`; 1,000 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1_000_000))]
+    pub hot_key_cap: Option<u64>,
     /// Counts and reports, and refuses nobody.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
@@ -270,6 +295,9 @@ impl LimitDefinition {
             local_cap: None,
             expected_nodes: None,
             max_keys: None,
+            hot_key: None,
+            hot_key_parts: None,
+            hot_key_cap: None,
             dry_run: false,
             audit: None,
             overrides: Vec::new(),
@@ -288,6 +316,8 @@ impl LimitDefinition {
             ("localCap", self.local_cap, limits::LIMIT),
             ("expectedNodes", self.expected_nodes, 1..=10_000),
             ("maxKeys", self.max_keys, 1..=10_000_000),
+            ("hotKeyParts", self.hot_key_parts, 2..=64),
+            ("hotKeyCap", self.hot_key_cap, 1..=1_000_000),
         ] {
             number.map_or(Ok(()), |number| limits::check_number(field, number, range))?;
         }

@@ -9,8 +9,8 @@ mod lease;
 mod log;
 
 pub use definition::{
-    Algorithm, CalendarUnit, FailurePolicy, Fraction, Identity, LimitDefinition, LimitOverride, Mechanism,
-    Purpose, Reclaim,
+    Algorithm, CalendarUnit, FailurePolicy, Fraction, HotKey, Identity, LimitDefinition, LimitOverride,
+    Mechanism, Purpose, Reclaim,
 };
 pub use lease::{
     LeaseList, LeaseRequest, LeaseResponse, LeaseSlack, LeaseStatus, ReturnLeaseRequest, ReturnLeaseResponse,
@@ -150,7 +150,7 @@ pub struct LimitExceeded {
     pub reset_millis: u64,
     /// Who decided.
     pub source: String,
-    /// `budget_exhausted`, `local_budget_exhausted`, `global_budget_exhausted` or `store_unavailable`.
+    /// `budget_exhausted`, `local_budget_exhausted`, `global_budget_exhausted`, `store_unavailable` or `hot_key_capped`.
     pub reason: String,
     /// When it is worth trying again; absent if it never is: the cost is more than the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,8 +6,8 @@ use crate::failure::Failure;
 use crate::traffic::part;
 use baton_client::Baton;
 use baton_client::wire_limit::{
-    Algorithm, CalendarUnit, FailurePolicy, Fraction, LimitDefinition, LimitOverride, Mechanism, Purpose,
-    Reclaim,
+    Algorithm, CalendarUnit, FailurePolicy, Fraction, HotKey, LimitDefinition, LimitOverride, Mechanism,
+    Purpose, Reclaim,
 };
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
@@ -76,6 +76,15 @@ pub struct PutArguments {
     /// How long a lease, or a place in flight, lives if nobody is heard of [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     lease_ttl: Option<Duration>,
+    /// What is done about keys that are checked far more than others: all but cap with --mechanism owned [default: delegate]
+    #[arg(long, value_name = "WAY", value_parser = words::<HotKey>(&["delegate", "split", "pin", "cap"]))]
+    hot_key: Option<HotKey>,
+    /// How many nodes decide a hot key, with --hot-key split [default: 4]
+    #[arg(long, value_name = "N")]
+    hot_key_parts: Option<u64>,
+    /// How many checks of a hot key a node lets through in a second, with --hot-key cap [default: 1000]
+    #[arg(long, value_name = "N")]
+    hot_key_cap: Option<u64>,
     /// What becomes of a lease whose holder has gone [default: safe]
     #[arg(long, value_parser = words::<Reclaim>(&["safe", "optimistic"]))]
     reclaim: Option<Reclaim>,
@@ -136,6 +145,9 @@ pub async fn run(arguments: PutArguments, baton: &Baton, json: bool) -> Result<u
         local_cap: arguments.local_cap,
         expected_nodes: arguments.expected_nodes,
         max_keys: arguments.max_keys,
+        hot_key: arguments.hot_key,
+        hot_key_parts: arguments.hot_key_parts,
+        hot_key_cap: arguments.hot_key_cap,
         dry_run: arguments.dry_run,
         audit: arguments.audit,
         overrides: arguments.overrides,

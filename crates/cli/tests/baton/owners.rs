@@ -25,12 +25,12 @@ struct Counted {
     unknown: AtomicU64,
 }
 
-async fn connect(server: &Server) -> Baton {
+pub async fn connect(server: &Server) -> Baton {
     Baton::builder().call_timeout(Duration::from_secs(3)).connect(&server.url).await.unwrap()
 }
 
 /// Until every node knows of this many.
-async fn know_each_other(clients: &[Baton], count: usize) {
+pub async fn know_each_other(clients: &[Baton], count: usize) {
     let until = Instant::now() + PATIENCE;
     for client in clients {
         let known = |list: &NodeList| list.nodes.iter().filter(|node| node.owns > 0).count();

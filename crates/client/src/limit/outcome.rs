@@ -119,7 +119,8 @@ pub struct Refused {
     pub name: String,
     /// The key that has used it up.
     pub key: String,
-    /// `budget_exhausted`, `local_budget_exhausted`, `global_budget_exhausted` or `store_unavailable`.
+    /// `budget_exhausted`, `local_budget_exhausted`, `global_budget_exhausted`, `store_unavailable` or
+    /// `hot_key_capped`.
     pub reason: String,
     /// After how long it is worth trying again; nothing if it never is: the cost is more than the limit.
     pub retry_after: Option<Duration>,

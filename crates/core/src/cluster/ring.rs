@@ -1,10 +1,11 @@
 //! Which node owns which group of keys: the same for all who see the same nodes.
 
 use crate::lock::NodeId;
-use crate::record::Group;
+use crate::record::{Group, Key};
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// How many groups there are.
@@ -20,6 +21,10 @@ const NODES_MAX: usize = GROUPS;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ring {
     owners: Vec<NodeId>,
+    /// Who owns any.
+    nodes: Vec<NodeId>,
+    /// Who is kept for hot keys that are pinned.
+    dedicated: Vec<NodeId>,
     revision: u64,
 }
 
@@ -30,7 +35,7 @@ impl Ring {
         let ids: Vec<u8> = nodes.iter().flat_map(|node| node.0.to_be_bytes()).collect();
         let revision = xxh3_64(&ids);
         if nodes.is_empty() {
-            return Self { owners: Vec::new(), revision };
+            return Self { owners: Vec::new(), nodes, dedicated: Vec::new(), revision };
         }
         let mut pairs = Vec::with_capacity(GROUPS * nodes.len());
         for group in Group::all() {
@@ -47,7 +52,25 @@ impl Ring {
                 rooms[place] -= 1;
             }
         }
-        Self { owners, revision }
+        Self { owners, nodes, dedicated: Vec::new(), revision }
+    }
+
+    /// The same, with nodes that own nothing and are kept for hot keys.
+    pub fn and_dedicated(self, nodes: &BTreeSet<NodeId>) -> Self {
+        Self { dedicated: nodes.iter().copied().take(NODES_MAX).collect(), ..self }
+    }
+
+    /// The nodes nearest to a key, at most so many of those that own something: for all who see the same nodes the same.
+    pub fn nearest(&self, key: &Key, count: u64) -> Vec<NodeId> {
+        let mut nodes = self.nodes.clone();
+        nodes.sort_unstable_by_key(|node| Reverse((weight(key, *node), *node)));
+        nodes.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+        nodes
+    }
+
+    /// Which of the nodes kept for hot keys a key would go to.
+    pub fn dedicated_to(&self, key: &Key) -> Option<NodeId> {
+        self.dedicated.iter().copied().max_by_key(|node| (weight(key, *node), *node))
     }
 
     /// Who owns a group, if there are nodes.
@@ -64,6 +87,11 @@ impl Ring {
     pub fn revision(&self) -> u64 {
         self.revision
     }
+}
+
+/// How near a node is to a key.
+fn weight(key: &Key, node: NodeId) -> u64 {
+    xxh3_64_with_seed(&key.name, node.0)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A node's session: a record with a time to live, renewed as long as the node lives.
 //!
-//! Version 1: started (milliseconds since the epoch), whether it is leaving, address (empty: none), version of the program. A session of a
+//! Version 1: started (milliseconds since the epoch), flags (leaving 1, dedicated 2), address (empty: none), version of the program. A session of a
 //! node from before there was anything to say is empty.
 
 use crate::codec::{Decoder, Encoder, Unreadable};
@@ -25,6 +25,8 @@ pub struct Session {
     pub started: WallTime,
     /// Whether it is about to stop, and should own nothing any more.
     pub is_leaving: bool,
+    /// Whether it is kept for hot keys that are pinned, and owns nothing else.
+    pub is_dedicated: bool,
 }
 
 impl Session {
@@ -32,7 +34,7 @@ impl Session {
     pub fn encode(&self) -> Bytes {
         Encoder::new(VERSION)
             .number(self.started.0)
-            .byte(u8::from(self.is_leaving))
+            .byte(u8::from(self.is_leaving) | u8::from(self.is_dedicated) << 1)
             .bytes(self.address.as_deref().unwrap_or_default().as_bytes())
             .bytes(self.version.as_bytes())
             .finish()
@@ -45,9 +47,10 @@ impl Session {
         }
         let mut decoder = Decoder::new(value, VERSION)?;
         let started = decoder.time()?;
-        let is_leaving = decoder.byte()? & 1 != 0;
+        let flags = decoder.byte()?;
+        let (is_leaving, is_dedicated) = (flags & 1 != 0, flags & 2 != 0);
         let address = Some(decoder.text()?).filter(|address| !address.is_empty());
-        Ok(Self { address, version: decoder.text()?, started, is_leaving })
+        Ok(Self { address, version: decoder.text()?, started, is_leaving, is_dedicated })
     }
 }
 
@@ -74,9 +77,10 @@ mod tests {
             version: "0.1.0".into(),
             started: WallTime(1_763_000_000_000),
             is_leaving: true,
+            is_dedicated: false,
         };
         assert_eq!(Session::decode(&session.encode()), Ok(session.clone()));
-        let silent = Session { address: None, is_leaving: false, ..session };
+        let silent = Session { address: None, is_leaving: false, is_dedicated: true, ..session };
         assert_eq!(Session::decode(&silent.encode()), Ok(silent));
         assert_eq!(Session::decode(b""), Ok(Session::default()));
         assert_eq!(Session::decode(&[9, 1]), Err(Unreadable));

@@ -4,9 +4,12 @@
 //! (staggered 1, audit 2, dry run 4, optimistic 8), mechanism, policy, purpose (0 for none), lease size (0 adapts), lease time
 //! to live (0 default), local cap (0 for none), expected nodes (0 unknown), most keys, changed at, then how many overrides, each key
 //! and limit. Version 2, which only approximate limits have, goes on with epsilon, low watermark (millionths) and time between
-//! syncs, each one higher than it is, and 0 for none: nodes that don't know of those can still read all others.
+//! syncs, each one higher than it is, and 0 for none: nodes that don't know of those can still read all others. Last of all, if hot keys are not
+//! delegated, what is done about them (split 1, pin 2, cap 3), and its number: a definition
+//! without it is read by versions that don't know it.
 
 use super::calendar::{Calendar, CalendarUnit};
+use super::mitigation::Mitigation;
 use super::names::names;
 use crate::codec::{Decoder, Encoder, Unreadable};
 use crate::meter::{Algorithm, Reclaim};
@@ -62,6 +65,8 @@ pub struct Definition {
     pub dry_run: bool,
     /// Whether every decision is in a log before it is answered.
     pub audit: bool,
+    /// What is done about keys that are hot.
+    pub hot_key: Mitigation,
     /// When it was put; for display.
     pub changed_at: WallTime,
     /// Keys with a limit of their own, sorted.
@@ -169,6 +174,7 @@ impl Definition {
             keys_max: KEYS_MAX,
             dry_run: false,
             audit: false,
+            hot_key: Mitigation::Delegate,
             changed_at: WallTime::default(),
             overrides: Vec::new(),
         }
@@ -238,6 +244,9 @@ impl Definition {
                 to = to.number(number.map_or(0, |number| number.saturating_add(1)));
             }
         }
+        if let Some((which, number)) = self.hot_key.numbers() {
+            to = to.byte(which).number(number);
+        }
         to.finish()
     }
 
@@ -283,6 +292,7 @@ impl Definition {
             keys_max: from.number()?,
             dry_run: flags & DRY_RUN != 0,
             audit: flags & AUDIT != 0,
+            hot_key: Mitigation::Delegate,
             changed_at: from.time()?,
             overrides: Vec::new(),
         };
@@ -297,6 +307,9 @@ impl Definition {
             definition.epsilon = from.number()?.checked_sub(1);
             definition.low_watermark = from.number()?.checked_sub(1);
             definition.sync_ms = from.number()?.checked_sub(1);
+        }
+        if !from.is_done() {
+            definition.hot_key = Mitigation::of_numbers(from.byte()?, from.number()?)?;
         }
         from.finish()?;
         Ok(definition)

@@ -12,8 +12,10 @@
 //! - [`hot`]: keys that are used far more than others
 //! - [`log`]: what was decided, and what became of leases
 //! - [`metered`]: which meter something was counted on
+//! - [`mitigation`]: what is done about a hot key
 //! - `names`: choices that are stored as a number
 //! - [`purse`]: a lease, from its holder's side; [`till`]: what of it many threads spend from; [`holder`]: what it does with a check
+//! - [`quota`]: what a proxy may let pass by itself
 //! - [`slack`]: bounded approximation
 //! - [`share`]: what a node admits by itself in an outage
 //! - [`receipt`]: what a check is given back with
@@ -30,8 +32,10 @@ pub mod holder;
 pub mod hot;
 pub mod log;
 pub mod metered;
+pub mod mitigation;
 mod names;
 pub mod purse;
+pub mod quota;
 pub mod receipt;
 pub mod rule;
 pub mod share;
@@ -48,6 +52,7 @@ pub use change::{Put, put, remove};
 pub use definition::{Definition, Mechanism, Override, Policy, Purpose};
 pub use log::{Event, Line, Log};
 pub use metered::Metered;
+pub use mitigation::Mitigation;
 pub use receipt::Receipt;
 pub use rule::{Defined, overflow_key};
 pub use slack::Identity;

@@ -7,8 +7,9 @@
 use super::calls::LimitError;
 use crate::engine::Engine;
 use baton_core::Name;
+use baton_core::limit::Defined;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -45,6 +46,18 @@ impl Absent {
 }
 
 impl Engine {
+    /// What is known of a limit; nothing if there is none.
+    pub async fn known_limit(&self, name: &Name) -> Result<Option<Arc<Defined>>, LimitError> {
+        if !self.has_limit(name).await? {
+            return Ok(None);
+        }
+        match self.node.definition(name, self.node.deadline()).await {
+            Ok(current) => Ok(Some(current.defined)),
+            Err(LimitError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Whether there is a limit of this name. Of one that wasn't there when the store was last asked, it is no, too, while the store
     /// can't be asked.
     pub async fn has_limit(&self, name: &Name) -> Result<bool, LimitError> {

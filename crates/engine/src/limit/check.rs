@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::metrics::Metrics;
 use baton_core::Key;
 use baton_core::limit::holder::Seen;
-use baton_core::limit::{Log, Mechanism, Metered, Receipt, call_id, memo_key, meter_key};
+use baton_core::limit::{Log, Mechanism, Metered, Mitigation, Receipt, call_id, memo_key, meter_key};
 use baton_core::meter::{Algorithm, Charged, Claim, Memo, RowClaim, RowKind, Take, Verdict};
 use baton_store::Charge;
 use std::sync::Arc;
@@ -82,6 +82,11 @@ impl Node {
                 Err(LimitError::Failed(_)) => continue,
                 current => current?,
             };
+            if !is_forwarded && let Some(capped) = self.capped(call, &current) {
+                let (denial, checked) = capped;
+                (refused, checks[index]) = (Some((index, denial)), Some(checked));
+                break;
+            }
             if current.defined.definition.audit {
                 rooms.push(self.limit_logs.room(Log::Audit)?);
             }
@@ -165,6 +170,20 @@ impl Node {
         let refused = refused.zip(place).map(|((_, denial), place)| (place, denial));
         let (indices, checks) = found.into_iter().unzip();
         Ok(Answered { allowed: refused.is_none(), indices, checks, refused })
+    }
+
+    /// The refusal of a check of a hot key, if that is capped and has had as many in this second as it may. Nothing is counted by it.
+    fn capped(&self, call: &CheckCall, current: &Current) -> Option<(Denial, Checked)> {
+        let definition = &current.defined.definition;
+        let Mitigation::Cap { per_second } = definition.hot_key else { return None };
+        let place = meter_key(&call.limit, &call.key);
+        let retry_ms = self.hot.pace(&place, per_second, self.uptime_ms()).err()?;
+        if definition.dry_run {
+            return None;
+        }
+        self.metrics.hot_key_capped.inc();
+        let denial = Denial { reason: "hot_key_capped", retry_after_ms: Some(retry_ms) };
+        Some((denial, Checked::plain(current, &call.key, 0, retry_ms, Source::Local)))
     }
 
     /// Decided by the store, or as a policy says; and written down, if it is to be.

@@ -1,12 +1,13 @@
-//! Keys that are used far more than others: found by samples, shown, and, if they are owned, decided where they are asked (M3).
+//! Keys that are used far more than others: found by samples, shown, and kept from their neighbours' way as their limit's definition says (M3).
 //!
-//! An owner that hears most of its checks for one key tells the nodes that forward it to decide it themselves for a while, each out of
-//! what it debits at the store: a hot key costs its owner nothing then, and its neighbours there keep their time.
+//! An owner that hears most of its checks for one key tells the nodes that forward it that it is hot. For a while they decide it themselves
+//! then, or send it to others, each of whom decides out of what it debits at the store; or they let no more than so many checks of it through.
 
 use super::calls::CheckCall;
 use crate::engine::{Engine, Node};
 use baton_core::limit::hot::{Hot, HotKey};
-use baton_core::limit::meter_key;
+use baton_core::limit::mitigation::Pace;
+use baton_core::limit::{Mechanism, Mitigation, meter_key};
 use baton_core::{Key, Name};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -18,10 +19,10 @@ use std::time::Duration;
 const SAMPLE: u64 = 8;
 /// How often it is found out which are hot.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// For how long a node decides a key by itself that its owner has left to it.
-const DELEGATED_MS: u64 = 10_000;
-/// Keys that others have left to this node; more stay theirs.
-const DELEGATED_MAX: usize = 1_024;
+/// For how long a key is taken for hot that another node said is.
+const TOLD_MS: u64 = 10_000;
+/// Keys that others said are hot; of more it isn't known.
+const TOLD_MAX: usize = 1_024;
 
 /// A key that is hot at this node.
 pub type HotLimitKey = HotKey<(Name, String)>;
@@ -33,8 +34,11 @@ pub(crate) struct HotKeys {
     hasher: RandomState,
     sketch: Mutex<Hot<(Name, String)>>,
     hot: RwLock<Arc<Found>>,
-    /// Until when others' keys are this node's to decide.
-    delegated: Mutex<HashMap<Key, u64>>,
+    /// Until when keys are taken for hot that others said are.
+    told: Mutex<HashMap<Key, u64>>,
+    /// What was let through of those that are capped. None is in it but keys that are hot, here or by others' word.
+    paces: Mutex<HashMap<Key, Pace>>,
+    turns: AtomicU64,
 }
 
 #[derive(Default)]
@@ -57,13 +61,14 @@ impl HotKeys {
     fn look(&self, now_ms: u64) -> usize {
         let keys = self.sketch.lock().expect("no panic while held").hot(now_ms);
         let places: HashSet<_> = keys.iter().map(|found| meter_key(&found.label.0, &found.label.1)).collect();
-        self.delegated.lock().expect("no panic while held").retain(|place, until_ms| {
+        self.told.lock().expect("no panic while held").retain(|place, until_ms| {
             if places.contains(place) {
                 // Its owner doesn't hear of it any more, and couldn't say so again.
-                *until_ms = now_ms + DELEGATED_MS;
+                *until_ms = now_ms + TOLD_MS;
             }
             now_ms < *until_ms
         });
+        self.paces.lock().expect("no panic while held").retain(|_, pace| !pace.is_over(now_ms));
         let count = keys.len();
         *self.hot.write().expect("no panic while held") = Arc::new(Found { keys, places });
         count
@@ -79,18 +84,38 @@ impl HotKeys {
         !found.places.is_empty() && found.places.contains(place)
     }
 
-    /// The owner leaves a key to this node.
-    pub fn delegate(&self, place: Key, now_ms: u64) {
-        let mut delegated = self.delegated.lock().expect("no panic while held");
-        if delegated.len() < DELEGATED_MAX || delegated.contains_key(&place) {
-            delegated.insert(place, now_ms + DELEGATED_MS);
+    /// Another node says that a key is hot.
+    pub fn tell(&self, place: Key, now_ms: u64) {
+        let mut told = self.told.lock().expect("no panic while held");
+        if told.len() < TOLD_MAX || told.contains_key(&place) {
+            told.insert(place, now_ms + TOLD_MS);
         }
     }
 
-    /// Whether the owner has left a key to this node.
-    pub fn is_delegated(&self, place: &Key, now_ms: u64) -> bool {
-        let delegated = self.delegated.lock().expect("no panic while held");
-        delegated.get(place).is_some_and(|until_ms| now_ms < *until_ms)
+    /// Whether another node has said that a key is hot.
+    pub fn is_told(&self, place: &Key, now_ms: u64) -> bool {
+        let told = self.told.lock().expect("no panic while held");
+        told.get(place).is_some_and(|until_ms| now_ms < *until_ms)
+    }
+
+    /// Lets a check of a capped key through, or says after how many milliseconds one can be.
+    pub fn pace(&self, place: &Key, per_second: u64, now_ms: u64) -> Result<(), u64> {
+        if !self.is_hot(place) && !self.is_told(place, now_ms) {
+            return Ok(());
+        }
+        let mut paces = self.paces.lock().expect("no panic while held");
+        if let Some(pace) = paces.get_mut(place) {
+            return pace.admit(per_second, now_ms);
+        }
+        let mut pace = Pace::default();
+        let admitted = pace.admit(per_second, now_ms);
+        paces.insert(place.clone(), pace);
+        admitted
+    }
+
+    /// A number for each who asks, to take turns by.
+    pub fn turn(&self) -> u64 {
+        self.turns.fetch_add(1, Ordering::Relaxed)
     }
 }
 
@@ -98,6 +123,14 @@ impl Engine {
     /// The keys that are hot at this node, hottest first.
     pub fn hot_keys(&self) -> Vec<HotLimitKey> {
         self.node.hot.found().keys.clone()
+    }
+
+    /// What is done about a limit's hot keys, if anything is: only an owned one has owners to relieve.
+    pub fn mitigation_of(&self, limit: &Name) -> Option<Mitigation> {
+        let definition = &self.node.known_definition(limit)?.defined.definition;
+        let is_done =
+            definition.mechanism == Mechanism::Owned || matches!(definition.hot_key, Mitigation::Cap { .. });
+        is_done.then_some(definition.hot_key)
     }
 }
 

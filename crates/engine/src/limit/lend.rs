@@ -1,6 +1,7 @@
 //! Leases for whoever decides in a process of its own, and places in flight that are kept longer.
 
 use super::calls::{Lent, LentSlack, LimitError, Source};
+use super::check::hex;
 use super::definitions::Current;
 use super::log::Said;
 use crate::engine::{Engine, Node};
@@ -44,6 +45,11 @@ fn lent_by(definition: &Definition, key: &str) -> Option<Terms> {
 }
 
 impl Engine {
+    /// What a lease can be called that nobody has had before.
+    pub fn new_lease_id(&self) -> String {
+        format!("{:016x}.{}", self.node.id.0, hex(&self.node.random.bytes::<8>()))
+    }
+
     /// Lends a part of a limit to be spent without asking, or keeps a place in flight.
     pub async fn lend(&self, name: &Name, call: &LendCall) -> Result<Lent, LimitError> {
         let (node, until) = (&self.node, self.node.deadline());

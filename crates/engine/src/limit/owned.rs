@@ -68,10 +68,15 @@ impl Node {
             return Way::Store;
         }
         let place = meter_key(&call.limit, metered);
-        match self.members.ring().owner(place.group) {
-            Some(owner) if owner == self.id => Way::Here,
-            Some(_) if self.hot.is_delegated(&place, self.uptime_ms()) => Way::Here,
-            Some(owner) => Way::To(owner),
+        let ring = self.members.ring();
+        let owner = ring.owner(place.group);
+        let is_hot =
+            self.hot.is_told(&place, self.uptime_ms()) || (owner == Some(self.id) && self.hot.is_hot(&place));
+        let decider =
+            if is_hot { definition.hot_key.decider(&ring, &place, self.id, self.hot.turn()) } else { owner };
+        match decider {
+            Some(decider) if decider == self.id => Way::Here,
+            Some(decider) => Way::To(decider),
             None => Way::Store,
         }
     }
@@ -91,13 +96,12 @@ impl Node {
         {
             verdict = self.forward(other, call, until).await?;
         }
-        let PeerVerdict::Decided { denial, capacity, remaining, reset_ms, by_store, delegated } = verdict
-        else {
+        let PeerVerdict::Decided { denial, capacity, remaining, reset_ms, by_store, is_hot } = verdict else {
             return None;
         };
-        if delegated {
+        if is_hot {
             let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
-            self.hot.delegate(meter_key(&call.limit, metered), self.uptime_ms());
+            self.hot.tell(meter_key(&call.limit, metered), self.uptime_ms());
         }
         let source = if by_store { Source::Central } else { Source::Owner };
         let checked = Checked {
@@ -119,6 +123,12 @@ impl Node {
             return PeerVerdict::Undecided;
         };
         let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
+        let place = meter_key(&call.limit, metered);
+        let hot_key = current.defined.definition.hot_key;
+        if !self.owns(&place) && hot_key.is_taken_by(&self.members.ring(), &place, self.id) {
+            // Whoever sends it here knows that it is hot; else it would have gone to its owner.
+            self.hot.tell(place.clone(), self.uptime_ms());
+        }
         match self.way(&call, &current, metered) {
             Way::Here => {}
             Way::To(owner) => return PeerVerdict::NotOwner { owner: Some(owner) },
@@ -126,13 +136,13 @@ impl Node {
         }
         let answered = self.check_limits(std::slice::from_ref(&call), &Wanted::default(), true).await;
         match answered {
-            Ok(answered) => verdict(&answered, self.hot.is_hot(&meter_key(&call.limit, metered))),
+            Ok(answered) => verdict(&answered, self.hot.is_hot(&place)),
             Err(_) => PeerVerdict::Undecided,
         }
     }
 }
 
-fn verdict(answered: &Answered, delegated: bool) -> PeerVerdict {
+fn verdict(answered: &Answered, is_hot: bool) -> PeerVerdict {
     let Some(found) = answered.checks.first() else { return PeerVerdict::Undecided };
     // A policy's decision is each node's own: whoever forwarded it has a share too.
     if found.source == Source::Fallback {
@@ -145,6 +155,6 @@ fn verdict(answered: &Answered, delegated: bool) -> PeerVerdict {
         remaining: found.remaining,
         reset_ms: found.reset_ms,
         by_store: found.source == Source::Central,
-        delegated,
+        is_hot,
     }
 }

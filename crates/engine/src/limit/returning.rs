@@ -70,7 +70,7 @@ pub(crate) async fn keep(node: Arc<Node>) {
         }
         let now_ms = node.uptime_ms();
         // Of an owned limit that which another node owns now is that one's to spend.
-        let is_anothers = |place: &Key| !node.owns(place) && !node.hot.is_delegated(place, now_ms);
+        let is_anothers = |place: &Key| !node.owns(place) && !node.hot.is_told(place, now_ms);
         let (leaving, lapsed) = node.purses.leaving(Leaving::Idle, now_ms, is_anothers);
         node.log_lapses(&lapsed);
         node.tell(leaving, AT_ONCE).await;

@@ -21,7 +21,7 @@ const SESSION: Duration = Duration::from_secs(13);
 
 /// Calls go straight to the other engine, as long as it isn't taken away.
 #[derive(Default)]
-struct Wires {
+pub struct Wires {
     engines: Mutex<HashMap<String, Engine>>,
     batches: AtomicUsize,
 }
@@ -38,14 +38,14 @@ impl Peers for Wires {
     }
 }
 
-struct Ground {
+pub struct Ground {
     store: Simulated,
     wires: Arc<Wires>,
-    nodes: Vec<(Engine, Arc<simulated::Node>)>,
+    pub nodes: Vec<(Engine, Arc<simulated::Node>)>,
 }
 
 impl Ground {
-    async fn start(count: usize) -> Self {
+    pub async fn start(count: usize) -> Self {
         let mut ground = Self { store: Simulated::for_many(7), wires: Arc::default(), nodes: Vec::new() };
         for _ in 0..count {
             ground.join().await;
@@ -62,10 +62,15 @@ impl Ground {
     }
 
     async fn join(&mut self) {
+        self.join_as(false).await;
+    }
+
+    /// Another node comes, perhaps to be kept for hot keys.
+    pub async fn join_as(&mut self, is_dedicated: bool) {
         let number = self.nodes.len();
         let address = format!("node-{number}");
         let handle = self.store.node(Faults::none());
-        let config = Config { address: Some(address.as_str().into()), ..Config::default() };
+        let config = Config { address: Some(address.as_str().into()), is_dedicated, ..Config::default() };
         let engine = Engine::start(handle.clone(), config, Random::seeded(number as u64 + 1)).await.unwrap();
         engine.connect_peers(self.wires.clone());
         self.wires.engines.lock().unwrap().insert(address, engine.clone());
@@ -73,7 +78,7 @@ impl Ground {
     }
 
     /// Which node owns a key, as all of them say.
-    fn owner(&self, key: &str) -> usize {
+    pub fn owner(&self, key: &str) -> usize {
         let place = baton_core::limit::meter_key(&name("l"), key);
         let owners: Vec<_> =
             self.nodes.iter().map(|(engine, _)| engine.ring().owner(place.group).unwrap()).collect();
@@ -81,7 +86,7 @@ impl Ground {
         self.nodes.iter().position(|(engine, _)| engine.node() == owners[0]).unwrap()
     }
 
-    fn others(&self, owner: usize) -> Vec<&Engine> {
+    pub fn others(&self, owner: usize) -> Vec<&Engine> {
         let others = self.nodes.iter().enumerate().filter(|(node, _)| *node != owner);
         others.map(|(_, (engine, _))| engine).collect()
     }

@@ -1,14 +1,14 @@
 //! gRPC around a message: five bytes before it, a status behind it.
 //!
-//! Only what a unary call needs. A body is read by the same bounds as every other; what is wrong with it is the caller's fault, and said
-//! to be.
+//! A unary call's body is read by the same bounds as every other; what is wrong with it is the caller's fault, and said to be. A stream's
+//! messages are read one by one.
 
 use crate::http::answer::Problem;
 use crate::http::input;
 use axum::body::Body;
 use axum::response::Response;
 use baton_api::{ErrorBody, ErrorCode};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use prost::Message;
@@ -18,6 +18,8 @@ use std::time::Duration;
 /// Bytes of a message. A proxy copies headers into it, each perhaps several times: sixteen descriptors with 60 KiB each, which is all that
 /// Envoy takes of headers unless told otherwise, just fit. If a client could make a message too long, it could do so to get past its limits.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of a message of a stream: several thousand buckets' reports.
+const STREAMED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 const MEDIA_TYPE: &str = "application/grpc";
@@ -36,9 +38,18 @@ pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
 /// The one message of a request.
 pub(super) async fn read<T: Message + Default>(body: Body, within: Duration) -> Result<T, Problem> {
     let bytes = input::body(body, PREFIX_BYTES + MESSAGE_BYTES_MAX, within).await?;
-    T::decode(message(&bytes)?).map_err(|error| {
+    decoded(message(&bytes)?)
+}
+
+fn decoded<T: Message + Default>(bytes: &[u8]) -> Result<T, Problem> {
+    T::decode(bytes).map_err(|error| {
         Problem::invalid("message", input::quote(&format!("this isn't such a message: {error}")))
     })
+}
+
+fn compressed() -> Problem {
+    let message = "compressed messages are not read here; send them as they are (grpc-encoding: identity)";
+    ErrorBody::new(ErrorCode::NotFound, message).into()
 }
 
 fn message(bytes: &[u8]) -> Result<&[u8], Problem> {
@@ -46,9 +57,7 @@ fn message(bytes: &[u8]) -> Result<&[u8], Problem> {
         return Err(Problem::invalid("message", "there is no message"));
     };
     if is_compressed != 0 {
-        let message =
-            "compressed messages are not read here; send them as they are (grpc-encoding: identity)";
-        return Err(ErrorBody::new(ErrorCode::NotFound, message).into());
+        return Err(compressed());
     }
     if u32::from_be_bytes(*length) as usize != message.len() {
         return Err(Problem::invalid("message", "there must be one message, as long as it says"));
@@ -58,25 +67,89 @@ fn message(bytes: &[u8]) -> Result<&[u8], Problem> {
 
 /// A message, and that all is well.
 pub(super) fn answer(message: &impl Message) -> Response {
+    let Some(bytes) = encoded(message) else { return refusal(Problem::internal()) };
+    let trailers = std::future::ready(Some(Ok::<_, Infallible>(trailers(None))));
+    respond(Body::new(Full::new(bytes).with_trailers(trailers)))
+}
+
+/// A message with what gRPC puts before it; nothing if it can't be written.
+pub(super) fn encoded(message: &impl Message) -> Option<Bytes> {
     let length = message.encoded_len();
     let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + length);
     bytes.put_u8(0);
-    bytes.put_u32(length as u32);
+    bytes.put_u32(u32::try_from(length).ok()?);
     // A `BytesMut` grows, so there is always room.
-    if message.encode(&mut bytes).is_err() {
-        return refusal(Problem::internal());
+    message.encode(&mut bytes).ok()?;
+    Some(bytes.freeze())
+}
+
+/// The messages of a stream.
+pub(super) struct Messages {
+    body: Body,
+    read: BytesMut,
+}
+
+impl Messages {
+    pub fn new(body: Body) -> Self {
+        Self { body, read: BytesMut::new() }
     }
+
+    /// The next one; nothing when the client has said all, or has gone. May be dropped while it waits, and asked again.
+    pub async fn next<T: Message + Default>(&mut self) -> Result<Option<T>, Problem> {
+        loop {
+            if let Some(bytes) = self.whole()? {
+                return decoded(&bytes).map(Some);
+            }
+            let data = match self.body.frame().await {
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                Some(Err(_)) => return Ok(None),
+                None if self.read.is_empty() => return Ok(None),
+                None => return Err(Problem::invalid("message", "it ends before it is complete")),
+            };
+            self.read.extend_from_slice(&data);
+        }
+    }
+
+    /// A message of which all was read.
+    fn whole(&mut self) -> Result<Option<Bytes>, Problem> {
+        let Some(&[is_compressed, ref length @ ..]) = self.read.first_chunk::<PREFIX_BYTES>() else {
+            return Ok(None);
+        };
+        if is_compressed != 0 {
+            return Err(compressed());
+        }
+        let length = u32::from_be_bytes(*length) as usize;
+        if length > STREAMED_BYTES_MAX {
+            let message = format!("a message has at most {STREAMED_BYTES_MAX} bytes");
+            return Err(Problem::invalid("message", message));
+        }
+        if self.read.len() < PREFIX_BYTES + length {
+            return Ok(None);
+        }
+        self.read.advance(PREFIX_BYTES);
+        Ok(Some(self.read.split_to(length).freeze()))
+    }
+}
+
+/// How a stream has ended.
+pub(super) fn trailers(problem: Option<&Problem>) -> HeaderMap {
     let mut trailers = HeaderMap::new();
-    trailers.insert(GRPC_STATUS, HeaderValue::from(0));
-    let trailers = std::future::ready(Some(Ok::<_, Infallible>(trailers)));
-    respond(Body::new(Full::new(bytes.freeze()).with_trailers(trailers)))
+    match problem {
+        None => drop(trailers.insert(GRPC_STATUS, HeaderValue::from(0))),
+        Some(problem) => say(problem, &mut trailers),
+    }
+    trailers
 }
 
 /// Why there is no message.
 pub(super) fn refusal(problem: Problem) -> Response {
-    let body = &problem.0;
     let mut response = respond(Body::from(Bytes::new()));
-    let headers = response.headers_mut();
+    say(&problem, response.headers_mut());
+    response
+}
+
+fn say(problem: &Problem, headers: &mut HeaderMap) {
+    let body = &problem.0;
     headers.insert(GRPC_STATUS, HeaderValue::from(status(body.error)));
     if let Ok(text) = HeaderValue::try_from(escaped(&format!("{}: {}", body.error, body.message))) {
         headers.insert(GRPC_MESSAGE, text);
@@ -84,10 +157,9 @@ pub(super) fn refusal(problem: Problem) -> Response {
     if let Some(millis) = body.retry_after_millis {
         headers.insert(GRPC_RETRY_PUSHBACK, HeaderValue::from(millis));
     }
-    response
 }
 
-fn respond(body: Body) -> Response {
+pub(super) fn respond(body: Body) -> Response {
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     response

@@ -7,11 +7,11 @@ use super::frame;
 use super::wire::{
     Code, DescriptorStatus, Duration, HeaderValue, RateLimit, RateLimitRequest, RateLimitResponse, Unit,
 };
+use super::{NAMESPACE, namespace};
 use crate::gate::Class;
 use crate::http::answer::Problem;
 use crate::http::calls::anybody;
 use crate::http::exchange::Exchange;
-use crate::http::input::NAMESPACE_DEFAULT;
 use crate::http::{Shared, quota};
 use crate::metrics::Route;
 use axum::body::Body;
@@ -24,8 +24,6 @@ use baton_engine::limit::{CheckCall, Checked, Denial, LimitError, Wanted};
 use hyper::header::{self, RETRY_AFTER};
 use std::sync::Arc;
 
-/// The metadata that names the namespace of the limits.
-const NAMESPACE: &str = "baton-namespace";
 /// How often a check is begun again because a limit was removed under it.
 const ROUNDS_MAX: usize = 4;
 
@@ -38,17 +36,12 @@ pub(super) async fn should_rate_limit(server: Arc<Shared>, mut request: Request)
 
 async fn decided(
     exchange: &Exchange,
-    namespace: Option<&header::HeaderValue>,
+    said: Option<&header::HeaderValue>,
     body: Body,
 ) -> Result<RateLimitResponse, Problem> {
     exchange.same_site()?;
     let server = &exchange.server;
-    let namespace = match namespace.map(header::HeaderValue::to_str) {
-        None => NAMESPACE_DEFAULT,
-        Some(Ok(namespace)) => namespace,
-        Some(Err(_)) => return Err(Problem::invalid(NAMESPACE, "a namespace in ASCII is needed here")),
-    };
-    limits::check_text(NAMESPACE, namespace, limits::NAMESPACE_BYTES)?;
+    let namespace = namespace(said)?;
     let request: RateLimitRequest = frame::read(body, server.body_within).await?;
     let asked = Asked::read(namespace, &request)?;
     if server.is_stopping() {

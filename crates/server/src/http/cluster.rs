@@ -45,6 +45,7 @@ fn listed(exchange: &Exchange) -> Result<Response, Problem> {
         started_at: session.started.0,
         leaving: session.is_leaving,
         this: node == engine.node(),
+        dedicated: session.is_dedicated,
         owns: ring.owners().iter().filter(|owner| **owner == node).count() as u64,
     };
     Ok(json(StatusCode::OK, &NodeList { nodes: engine.members().into_iter().map(status).collect() }))
@@ -100,6 +101,7 @@ fn hottest(exchange: &Exchange) -> Result<Response, Problem> {
     exchange.no_parameters()?;
     let _place = exchange.enter(Class::Work)?;
     let status = |found: HotLimitKey| {
+        let mitigation = exchange.server.engine.mitigation_of(&found.label.0);
         let (limit, key) = found.label;
         HotKeyStatus {
             namespace: limit.namespace().into(),
@@ -107,6 +109,7 @@ fn hottest(exchange: &Exchange) -> Result<Response, Problem> {
             key,
             checks_per_second: found.uses.saturating_mul(1000) / found.over_ms,
             per_mille: found.uses.saturating_mul(1000) / found.all.max(1),
+            mitigation: mitigation.map(|mitigation| mitigation.as_str().into()),
         }
     };
     let hot_keys = exchange.server.engine.hot_keys().into_iter().map(status).collect();

@@ -5,7 +5,10 @@ use baton_api::limit::{self as wire, Fraction, LimitDefinition, LimitOverride};
 use baton_api::limits::ENTRIES_MAX;
 use baton_core::WallTime;
 use baton_core::limit::definition::KEYS_MAX;
-use baton_core::limit::{Calendar, CalendarUnit, Definition, Mechanism, Override, Policy, Purpose, slack};
+use baton_core::limit::mitigation::{CAP, PARTS};
+use baton_core::limit::{
+    Calendar, CalendarUnit, Definition, Mechanism, Mitigation, Override, Policy, Purpose, slack,
+};
 use baton_core::meter::{Algorithm, Reclaim};
 
 /// What a definition means. Every field is within its own limits already.
@@ -19,6 +22,7 @@ pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
     let is_usual = mechanism == Mechanism::Central && purpose.is_some_and(Purpose::is_audited);
     let calendar = calendar(&said, algorithm)?;
     let window_ms = window(&said, algorithm, calendar.as_ref())?;
+    let hot_key = hot_key(&said, mechanism)?;
     let mut overrides: Vec<_> =
         said.overrides.into_iter().map(|own| Override { key: own.key, limit: own.limit }).collect();
     overrides.sort_by(|one, other| one.key.cmp(&other.key));
@@ -46,6 +50,7 @@ pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
         keys_max: said.max_keys.unwrap_or(KEYS_MAX),
         dry_run: said.dry_run,
         audit: said.audit.unwrap_or(is_usual),
+        hot_key,
         changed_at: WallTime::default(),
         overrides,
     };
@@ -98,6 +103,32 @@ fn window(
     }
 }
 
+fn hot_key(said: &LimitDefinition, mechanism: Mechanism) -> Result<Mitigation, ErrorBody> {
+    let refused = |field: &str, message: &str| Err(ErrorBody::invalid(field, message));
+    if said.hot_key_parts.is_some() && said.hot_key != Some(wire::HotKey::Split) {
+        return refused("hotKeyParts", "hotKeyParts goes with hotKey split only");
+    }
+    if said.hot_key_cap.is_some() && said.hot_key != Some(wire::HotKey::Cap) {
+        return refused("hotKeyCap", "hotKeyCap goes with hotKey cap only");
+    }
+    let mitigation = match said.hot_key {
+        None => return Ok(Mitigation::Delegate),
+        Some(wire::HotKey::Delegate) => Mitigation::Delegate,
+        Some(wire::HotKey::Split) => Mitigation::Split { parts: said.hot_key_parts.unwrap_or(PARTS) },
+        Some(wire::HotKey::Pin) => Mitigation::Pin,
+        Some(wire::HotKey::Cap) => {
+            return Ok(Mitigation::Cap { per_second: said.hot_key_cap.unwrap_or(CAP) });
+        }
+    };
+    if mechanism != Mechanism::Owned {
+        return refused(
+            "hotKey",
+            "only owned limits have owners to relieve: mechanism must be owned, or hotKey cap",
+        );
+    }
+    Ok(mitigation)
+}
+
 fn fits(definition: &Definition) -> Result<(), ErrorBody> {
     let algorithm = definition.algorithm;
     let refused = |field: &str, message: String| Err(ErrorBody::invalid(field, message));
@@ -115,6 +146,9 @@ fn fits(definition: &Definition) -> Result<(), ErrorBody> {
             "audit",
             "what is decided out of a lease is not written down one by one: mechanism must be central".into(),
         );
+    }
+    if definition.audit && matches!(definition.hot_key, Mitigation::Cap { .. }) {
+        return refused("hotKey", "what a cap refuses is not written down: audit must be false".into());
     }
     if definition.local_cap.is_some() && definition.on_failure != Policy::Open {
         return refused("localCap", "localCap goes with onFailure open only".into());
@@ -214,6 +248,22 @@ pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
         local_cap: definition.local_cap,
         expected_nodes: definition.expected_nodes,
         max_keys: Some(definition.keys_max),
+        hot_key: match definition.hot_key {
+            Mitigation::Delegate => {
+                (definition.mechanism == Mechanism::Owned).then_some(wire::HotKey::Delegate)
+            }
+            Mitigation::Split { .. } => Some(wire::HotKey::Split),
+            Mitigation::Pin => Some(wire::HotKey::Pin),
+            Mitigation::Cap { .. } => Some(wire::HotKey::Cap),
+        },
+        hot_key_parts: match definition.hot_key {
+            Mitigation::Split { parts } => Some(parts),
+            _ => None,
+        },
+        hot_key_cap: match definition.hot_key {
+            Mitigation::Cap { per_second } => Some(per_second),
+            _ => None,
+        },
         dry_run: definition.dry_run,
         audit: Some(definition.audit),
         overrides: definition

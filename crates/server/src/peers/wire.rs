@@ -59,8 +59,8 @@ pub(crate) enum Verdict {
         remaining: u64,
         reset_millis: u64,
         by_store: bool,
-        #[serde(default)]
-        delegated: bool,
+        #[serde(default, rename = "delegated")]
+        is_hot: bool,
     },
     #[serde(rename_all = "camelCase")]
     Refused {
@@ -70,8 +70,8 @@ pub(crate) enum Verdict {
         by_store: bool,
         retry_after_millis: Option<u64>,
         is_local: bool,
-        #[serde(default)]
-        delegated: bool,
+        #[serde(default, rename = "delegated")]
+        is_hot: bool,
     },
     #[serde(rename_all = "camelCase")]
     NotOwner {
@@ -86,8 +86,8 @@ const LOCAL: &str = "local_budget_exhausted";
 impl From<PeerVerdict> for Verdict {
     fn from(verdict: PeerVerdict) -> Self {
         match verdict {
-            PeerVerdict::Decided { denial: None, capacity, remaining, reset_ms, by_store, delegated } => {
-                Self::Allowed { capacity, remaining, reset_millis: reset_ms, by_store, delegated }
+            PeerVerdict::Decided { denial: None, capacity, remaining, reset_ms, by_store, is_hot } => {
+                Self::Allowed { capacity, remaining, reset_millis: reset_ms, by_store, is_hot }
             }
             PeerVerdict::Decided {
                 denial: Some(denial),
@@ -95,7 +95,7 @@ impl From<PeerVerdict> for Verdict {
                 remaining,
                 reset_ms,
                 by_store,
-                delegated,
+                is_hot,
             } => Self::Refused {
                 capacity,
                 remaining,
@@ -103,7 +103,7 @@ impl From<PeerVerdict> for Verdict {
                 by_store,
                 retry_after_millis: denial.retry_after_ms,
                 is_local: denial.reason == LOCAL,
-                delegated,
+                is_hot,
             },
             PeerVerdict::NotOwner { owner } => Self::NotOwner { owner: owner.map(|owner| owner.0) },
             PeerVerdict::Undecided => Self::Undecided,
@@ -114,14 +114,9 @@ impl From<PeerVerdict> for Verdict {
 impl From<Verdict> for PeerVerdict {
     fn from(verdict: Verdict) -> Self {
         match verdict {
-            Verdict::Allowed { capacity, remaining, reset_millis, by_store, delegated } => Self::Decided {
-                denial: None,
-                capacity,
-                remaining,
-                reset_ms: reset_millis,
-                by_store,
-                delegated,
-            },
+            Verdict::Allowed { capacity, remaining, reset_millis, by_store, is_hot } => {
+                Self::Decided { denial: None, capacity, remaining, reset_ms: reset_millis, by_store, is_hot }
+            }
             Verdict::Refused {
                 capacity,
                 remaining,
@@ -129,11 +124,11 @@ impl From<Verdict> for PeerVerdict {
                 by_store,
                 retry_after_millis,
                 is_local,
-                delegated,
+                is_hot,
             } => {
                 let reason = if is_local { LOCAL } else { BY_STORE };
                 let denial = Some(Denial { reason, retry_after_ms: retry_after_millis });
-                Self::Decided { denial, capacity, remaining, reset_ms: reset_millis, by_store, delegated }
+                Self::Decided { denial, capacity, remaining, reset_ms: reset_millis, by_store, is_hot }
             }
             Verdict::NotOwner { owner } => Self::NotOwner { owner: owner.map(NodeId) },
             Verdict::Undecided => Self::Undecided,
@@ -153,7 +148,7 @@ mod tests {
             remaining: 7,
             reset_ms: 1_300,
             by_store: true,
-            delegated: true,
+            is_hot: true,
         };
         for verdict in [
             decided(None),

@@ -283,6 +283,16 @@ async fn a_definition_that_makes_no_sense_is_refused_with_its_field() {
         ),
         (json!({ "limit": 1, "windowMillis": 1000, "mechanism": "approximate", "audit": true }), "audit"),
         (json!({ "limit": 1, "algorithm": "in_flight", "mechanism": "approximate" }), "mechanism"),
+        (json!({ "limit": 1, "windowMillis": 1000, "hotKey": "melt" }), "hotKey"),
+        (json!({ "limit": 1, "windowMillis": 1000, "mechanism": "leased", "hotKey": "split" }), "hotKey"),
+        (json!({ "limit": 1, "windowMillis": 1000, "hotKey": "delegate" }), "hotKey"),
+        (json!({ "limit": 1, "windowMillis": 1000, "hotKey": "cap", "audit": true }), "hotKey"),
+        (json!({ "limit": 1, "windowMillis": 1000, "hotKey": "cap", "hotKeyParts": 2 }), "hotKeyParts"),
+        (
+            json!({ "limit": 1, "windowMillis": 1000, "mechanism": "owned", "hotKey": "split", "hotKeyParts": 1 }),
+            "hotKeyParts",
+        ),
+        (json!({ "limit": 1, "windowMillis": 1000, "mechanism": "owned", "hotKeyCap": 5 }), "hotKeyCap"),
         (
             json!({ "limit": 1, "windowMillis": 1000, "overrides": [{ "key": "", "limit": 1 }] }),
             "overrides[0].key",
@@ -292,6 +302,20 @@ async fn a_definition_that_makes_no_sense_is_refused_with_its_field() {
         assert_eq!(put(&baton, "l", body.clone()).await.field(), field, "{body}");
     }
     assert_eq!(baton.get("/v1/limits").await.ok()["limits"], json!([]), "nothing was changed");
+    for (said, shown) in [
+        (json!({ "mechanism": "owned" }), json!(["delegate", null, null])),
+        (json!({ "mechanism": "leased" }), json!([null, null, null])),
+        (json!({ "mechanism": "owned", "hotKey": "split" }), json!(["split", 4, null])),
+        (json!({ "mechanism": "owned", "hotKey": "split", "hotKeyParts": 2 }), json!(["split", 2, null])),
+        (json!({ "mechanism": "owned", "hotKey": "pin" }), json!(["pin", null, null])),
+        (json!({ "hotKey": "cap" }), json!(["cap", null, 1000])),
+    ] {
+        let mut body = json!({ "limit": 1000, "windowMillis": 1000 });
+        body.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        let definition = put(&baton, "hot", body).await.ok()["definition"].clone();
+        let found = ["hotKey", "hotKeyParts", "hotKeyCap"].map(|field| definition[field].clone());
+        assert_eq!(json!(found), shown, "{definition}");
+    }
     put(&baton, "l", json!({ "limit": 1, "windowMillis": 1000 })).await.ok();
     for (body, field) in [
         (json!({}), "key"),

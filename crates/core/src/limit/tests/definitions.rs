@@ -2,8 +2,8 @@
 
 use crate::limit::definition::OVERRIDES_MAX;
 use crate::limit::{
-    Calendar, CalendarUnit, Defined, Definition, Mechanism, Override, Policy, Purpose, Put, bound, put,
-    remove,
+    Calendar, CalendarUnit, Defined, Definition, Mechanism, Mitigation, Override, Policy, Purpose, Put,
+    bound, put, remove,
 };
 use crate::meter::{Algorithm, Edges, Reclaim};
 use crate::name::Name;
@@ -38,6 +38,12 @@ prop_compose! {
         purpose in prop::option::of(prop::sample::select(Purpose::ALL.to_vec())),
         overrides in prop::collection::vec((".{0,12}", any::<u64>()), 0..5),
         slack in prop::array::uniform3(prop::option::of(0..u64::MAX)),
+        hot_key in prop_oneof![
+            Just(Mitigation::Delegate),
+            (2..u64::MAX).prop_map(|parts| Mitigation::Split { parts }),
+            Just(Mitigation::Pin),
+            (1..u64::MAX).prop_map(|per_second| Mitigation::Cap { per_second }),
+        ],
     ) -> Definition {
         let [limit, window_ms, burst, lease_size, lease_ttl_ms, local_cap, expected_nodes, keys_max] = numbers;
         let unit = |is_day| if is_day { CalendarUnit::Day } else { CalendarUnit::Month };
@@ -62,6 +68,7 @@ prop_compose! {
             keys_max,
             dry_run: flags[2],
             audit: flags[3],
+            hot_key,
             changed_at: WallTime(limit ^ window_ms),
             overrides: overrides.into_iter().map(|(key, limit)| Override { key, limit }).collect(),
         }
@@ -85,6 +92,9 @@ fn a_definition_without_end_or_of_another_version_is_unreadable() {
     let mut value = plain(1, 1).encode().to_vec();
     value[0] = 2;
     assert!(Definition::decode(&value).is_err());
+    let mut value = plain(1, 1).encode().to_vec();
+    value.extend([1, 1]);
+    assert!(Definition::decode(&value).is_err(), "one part is no split");
     let many = Override { key: "k".into(), limit: 1 };
     let definition = Definition { overrides: vec![many; OVERRIDES_MAX + 1], ..plain(1, 1) };
     assert!(Definition::decode(&definition.encode()).is_err());
