@@ -8,6 +8,7 @@ use std::time::Duration;
 
 mod examples {
     mod envoy;
+    mod envoy_ring;
     mod nginx;
     mod web;
 }
