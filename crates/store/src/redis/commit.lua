@@ -1,22 +1,23 @@
 -- Commits, one after the other: each with all of its writes if all of its checks hold, else with none of them.
 --
--- KEYS: of each group its counter, its index by name and its index by expiry; then each record once.
+-- KEYS: the counter of each group, then each record once, then of each group its index by name and its index by expiry.
 -- ARGV: highest revision the caller has seen, the channel of hints, the channel that only the caller hears (empty if every
---       hint is to be published), where names begin in keys, whether conflicts must leave a mark, the commits, then the values
---       that they put, in order.
+--       hint is to be published), where names begin in keys, how many groups, whether conflicts must leave a mark, the commits,
+--       then the values that they put, in order.
 -- A commit is the place of its counter in KEYS (2 bytes), how many checks (1), how many bytes its writes take here (2), how
 -- many values they put (1), how many they are (1); then the checks (kind, place; C and R with a revision; what is touched is
--- checked to be there) and the writes (kind, place; P and T with a time to live; F is put for ever). Numbers that are compared
--- or stored are 16 digits.
--- A record is a string: created, revision, touches and expiry, 16 digits each, then the value. It is in the
--- index by name exactly as long as it exists. The index by expiry may be early: who collects looks again.
+-- checked to be there) and the writes (kind, place; P and T with a time to live; F is put for ever, D is deleted). A kind is
+-- small for what no list shows; v is such a one that goes by itself. Numbers that are compared or stored are 16 digits.
+-- A record is a string: created, revision, touches and expiry, 16 digits each, then the value. What lists show is in the
+-- index by name exactly as long as it exists. The index by expiry may be early: who collects looks again. What goes by itself
+-- has an expiry at the server instead, a little later than its own.
 -- The answer is the time, whether hints were published, and for each commit C, its revision and what it touched or deleted, or
 -- X and what was checked or touched; a record with its length before it, in 4 bytes.
 --
 -- Calls are what costs: everything is read by one, all decisions are made on what was read, and of what they come to all
 -- that is put goes by one call, and all that is removed.
 local MAX, ZERO, NOTHING = 9007199254740991, '0000000000000000', '\0\0\0\0'
-local CREATED, DELETE, FOREVER, PUT, REVISION, ABSENT, TOUCH = 67, 68, 70, 80, 82, 65, 84
+local ABSENT, CREATED, FOREVER, PUT, TOUCH, VANISHING, SMALL = 65, 67, 70, 80, 84, 86, 32
 local call, sub, field, KEYS, ARGV = redis.call, string.sub, struct.unpack, KEYS, ARGV
 local function digits(number) return string.format('%016.0f', number) end
 
@@ -24,13 +25,15 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 -- Seconds have ten digits until the year 2286.
 local stamp = time[1] .. sub('000000', #time[2] + 1) .. time[2]
-local floor, channel, own, begin, commits = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[6]
--- What isn't a string, as the indexes, is answered like what isn't there.
-local stored = call('MGET', unpack(KEYS))
+local floor, channel, own, begin, commits = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[7]
+-- The last key before the indexes.
+local last_place = #KEYS - 2 * ARGV[5]
+-- What isn't a string is answered like what isn't there.
+local stored = call('MGET', unpack(KEYS, 1, last_place))
 -- Records as the commits so far leave them, what was done to each, the places of these in order, and their counters' places.
-local live, done, changed, home = {}, {}, {}, {}
+local live, done, changed, home, unlisted = {}, {}, {}, {}, {}
 local latest, ends, hints, is_heard = {}, {}, {}, nil
-local answers, answered, value, at, puts, mark = { stamp, '0' }, 2, 6, 1, false, nil
+local answers, answered, value, at, puts, mark = { stamp, '0' }, 2, 7, 1, false, nil
 
 local function record_at(place)
   local record = live[place]
@@ -117,19 +120,23 @@ while at <= #commits do
       local kind, place
       kind, place, at = field('>BH', commits, at)
       local record = record_at(place)
+      if kind > 96 then
+        kind = kind - SMALL
+        unlisted[place] = true
+      end
       if not done[place] then
         changed[#changed + 1] = place
         home[place] = counter
       end
-      if kind == PUT or kind == FOREVER then
+      if kind == PUT or kind == FOREVER or kind == VANISHING then
         local expires = ZERO
-        if kind == PUT then
+        if kind ~= FOREVER then
           expires = end_after(sub(commits, at, at + 15))
           at = at + 16
         end
         value = value + 1
         local head = record and sub(record, 1, 16) .. revision .. sub(record, 33, 48) or revision .. revision .. ZERO
-        live[place], done[place], puts = head .. expires .. ARGV[value], PUT, true
+        live[place], done[place], puts = head .. expires .. ARGV[value], kind, true
         if hint then hint[#hint + 1] = 'P' .. text(sub(KEYS[place], begin)) .. text(ARGV[value]) end
       elseif kind == TOUCH then
         local expires, later = sub(record, 49, 64), end_after(sub(commits, at, at + 15))
@@ -139,7 +146,7 @@ while at <= #commits do
         live[place], done[place] = record, done[place] or TOUCH
         show(record)
       else
-        live[place], done[place] = false, DELETE
+        live[place], done[place] = false, kind
         show(record)
         if hint then hint[#hint + 1] = 'D' .. text(sub(KEYS[place], begin)) end
       end
@@ -159,7 +166,7 @@ local counter, revision = next(latest)
 local first
 if not counter then
   -- What was found may not be at the replicas yet: waiting for this write is waiting for that too.
-  if ARGV[5] == '1' and mark then first = redis.pcall('SET', KEYS[mark], stored[mark]) end
+  if ARGV[6] == '1' and mark then first = redis.pcall('SET', KEYS[mark], stored[mark]) end
 elseif puts then
   local sets = {}
   for place, number in pairs(latest) do
@@ -167,7 +174,7 @@ elseif puts then
     sets[#sets + 1] = number
   end
   for _, place in ipairs(changed) do
-    if done[place] == PUT then
+    if done[place] == PUT or done[place] == FOREVER then
       sets[#sets + 1] = KEYS[place]
       sets[#sets + 1] = live[place]
     end
@@ -180,24 +187,32 @@ if type(first) == 'table' and first.err then return first end
 if not puts then
   for place, number in pairs(latest) do call('SET', KEYS[place], number) end
 end
+-- What the server removes by itself it may remove in the millisecond after, not before: the record's own expiry counts.
+local function vanishes_at(record) return sub(record, 49, 61) + 1 end
 local gone = {}
 for _, place in ipairs(changed) do
-  local before, record, counter, name = stored[place], live[place], home[place], sub(KEYS[place], begin)
+  local before, record, name = stored[place], live[place], sub(KEYS[place], begin)
+  local by_expiry = last_place + 2 * home[place]
+  local by_name = by_expiry - 1
   local ended = before and sub(before, 49, 64) ~= ZERO
   if done[place] == TOUCH then
     call('SETRANGE', KEYS[place], 32, sub(record, 33, 64))
+    -- Nothing happens to what has no expiry at the server.
+    if unlisted[place] then call('PEXPIREAT', KEYS[place], vanishes_at(record), 'GT') end
+  elseif done[place] == VANISHING then
+    call('SET', KEYS[place], record, 'PXAT', vanishes_at(record))
   elseif record then
     local expires = sub(record, 49, 64)
-    if not before then call('ZADD', KEYS[counter + 1], 0, name) end
+    if not before and not unlisted[place] then call('ZADD', KEYS[by_name], 0, name) end
     if expires ~= ZERO then
-      call('ZADD', KEYS[counter + 2], expires, name)
+      call('ZADD', KEYS[by_expiry], expires, name)
     elseif ended then
-      call('ZREM', KEYS[counter + 2], name)
+      call('ZREM', KEYS[by_expiry], name)
     end
   elseif before then
     gone[#gone + 1] = KEYS[place]
-    call('ZREM', KEYS[counter + 1], name)
-    if ended then call('ZREM', KEYS[counter + 2], name) end
+    if not unlisted[place] then call('ZREM', KEYS[by_name], name) end
+    if ended then call('ZREM', KEYS[by_expiry], name) end
   end
 end
 if gone[1] then call('DEL', unpack(gone)) end

@@ -3,11 +3,10 @@
 use super::codec::{DIGITS, Names, Terms, micros, number, padded, unpack, wall_time};
 use crate::watch::Change;
 use ::redis::Cmd;
-use baton_core::{Check, Commit, Group, Key, Outcome, Record, Revision, Write};
+use baton_core::name::is_listed;
+use baton_core::{Check, Commit, Group, Key, Outcome, Record, Revision, Ttl, Write};
 use std::collections::HashMap;
-
-/// Keys of a group before its records: its counter and its two indexes.
-const OF_GROUP: u16 = 3;
+use std::time::Duration;
 
 /// The keys of a commit, as often as it names them.
 fn keys(commit: &Commit) -> impl Iterator<Item = &Key> {
@@ -34,8 +33,8 @@ pub(super) fn encode(command: &mut Cmd, commits: &[Commit], terms: &Terms<'_>, o
             groups.push(group);
         }
     }
-    // The script counts from one.
-    let before = OF_GROUP * groups.len() as u16;
+    // The script counts from one; the counters come first.
+    let before = groups.len() as u16;
     let mut places: HashMap<&Key, u16> = HashMap::new();
     let mut records: Vec<&Key> = Vec::new();
     for key in commits.iter().flat_map(keys) {
@@ -46,33 +45,32 @@ pub(super) fn encode(command: &mut Cmd, commits: &[Commit], terms: &Terms<'_>, o
     }
     let names: Vec<_> = groups.iter().map(|group| Names::new(terms.prefix, *group)).collect();
     let of_group = |wanted: Group| groups.iter().position(|group| *group == wanted).unwrap_or_default();
-    command.arg(usize::from(before) + records.len());
+    command.arg(3 * groups.len() + records.len());
     for names in &names {
-        command.arg(names.counter()).arg(names.index()).arg(names.expiry());
+        command.arg(names.counter());
     }
     for key in &records {
         command.arg(names[of_group(key.group)].record(&key.name));
     }
+    for names in &names {
+        command.arg(names.index()).arg(names.expiry());
+    }
     let begin = Names::new(terms.prefix, Group(0)).length() + 1;
     command.arg(&padded(terms.floor)[..]).arg(terms.channel).arg(own.unwrap_or_default());
-    command.arg(begin).arg(u8::from(terms.mark));
+    command.arg(begin).arg(groups.len()).arg(u8::from(terms.mark));
     let (mut plan, mut values): (Vec<u8>, Vec<&[u8]>) = Default::default();
     let place = |key: &Key| places[key].to_be_bytes();
     for commit in commits {
-        let counter = OF_GROUP * of_group(group(commit)) as u16 + 1;
+        let counter = of_group(group(commit)) as u16 + 1;
         plan.extend(counter.to_be_bytes());
         plan.push((commit.checks.len() + touched(commit).count()) as u8);
         let (mut writes, first) = (Vec::new(), values.len());
         for write in &commit.writes {
-            let (kind, ttl) = match write {
-                Write::Put { value, ttl, .. } => {
-                    values.push(value);
-                    ttl.length().map_or((b'F', None), |ttl| (b'P', Some(ttl)))
-                }
-                Write::Touch { ttl, .. } => (b'T', Some(*ttl)),
-                Write::Delete { .. } => (b'D', None),
-            };
-            writes.push(kind);
+            if let Write::Put { value, .. } = write {
+                values.push(value);
+            }
+            let (kind, ttl) = kind(write);
+            writes.push(if is_listed(&write.key().name) { kind } else { kind.to_ascii_lowercase() });
             writes.extend(place(write.key()));
             writes.extend(ttl.map(|ttl| padded(micros(ttl))).iter().flatten());
         }
@@ -98,6 +96,18 @@ pub(super) fn encode(command: &mut Cmd, commits: &[Commit], terms: &Terms<'_>, o
     command.arg(plan);
     for value in values {
         command.arg(value);
+    }
+}
+
+/// How a write of a listed record is called, and its time to live.
+fn kind(write: &Write) -> (u8, Option<Duration>) {
+    match write {
+        Write::Put { ttl: Ttl::Forever, .. } => (b'F', None),
+        // Who wants no more than that it lasts long enough lets the server remove it.
+        Write::Put { ttl: Ttl::AtLeast(ttl), key, .. } if !is_listed(&key.name) => (b'V', Some(*ttl)),
+        Write::Put { ttl: Ttl::Exactly(ttl) | Ttl::AtLeast(ttl), .. } => (b'P', Some(*ttl)),
+        Write::Touch { ttl, .. } => (b'T', Some(*ttl)),
+        Write::Delete { .. } => (b'D', None),
     }
 }
 
@@ -176,8 +186,7 @@ fn take_record(rest: &mut &[u8], key: &Key, now_us: u64) -> Option<Option<Record
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_core::{Ttl, WallTime};
-    use std::time::Duration;
+    use baton_core::WallTime;
 
     fn key(name: &str) -> Key {
         Key::new(Group(7), name.as_bytes())
@@ -203,13 +212,33 @@ mod tests {
             .collect();
         assert_eq!(
             texts[..6],
-            ["5", "p:{007}:revision", "p:{007}:names", "p:{007}:expiry", "p:{007}:=b", "p:{007}:=a"]
+            ["5", "p:{007}:revision", "p:{007}:=b", "p:{007}:=a", "p:{007}:names", "p:{007}:expiry"]
         );
-        assert_eq!(texts[6..11], ["0000000000000005", "hints", "", "10", "0"]);
-        let first = r"\x00\x01\x01\x00\x03\x01\x01A\x00\x04F\x00\x05";
-        let second = r"\x00\x01\x02\x00\x16\x01\x02R\x00\x050000000000000003T\x00\x05T\x00\x050000000001000000F\x00\x04";
-        assert_eq!(texts[11], [first, second].concat());
-        assert_eq!(texts[12..], ["v", "v"]);
+        assert_eq!(texts[6..12], ["0000000000000005", "hints", "", "10", "1", "0"]);
+        let first = r"\x00\x01\x01\x00\x03\x01\x01A\x00\x02F\x00\x03";
+        let second = r"\x00\x01\x02\x00\x16\x01\x02R\x00\x030000000000000003T\x00\x03T\x00\x030000000001000000F\x00\x02";
+        assert_eq!(texts[12], [first, second].concat());
+        assert_eq!(texts[13..], ["v", "v"]);
+    }
+
+    #[test]
+    fn what_no_list_shows_is_written_small_and_what_need_not_end_exactly_goes_by_itself() {
+        let second = Duration::from_secs(1);
+        let put = |name, ttl| Write::Put { key: key(name), value: b""[..].into(), ttl };
+        let told = |write: Write| {
+            let mut command = Cmd::new();
+            let terms = Terms { floor: 5, channel: "", prefix: "p", mark: false };
+            encode(&mut command, &[Commit { checks: vec![], writes: vec![write] }], &terms, None);
+            match command.args_iter().nth(11) {
+                Some(::redis::Arg::Simple(plan)) => char::from(plan[7]),
+                _ => '?',
+            }
+        };
+        let ttls = [Ttl::Forever, Ttl::Exactly(second), Ttl::AtLeast(second)];
+        assert_eq!(ttls.map(|ttl| told(put("Lr", ttl))), ['F', 'P', 'P']);
+        assert_eq!(ttls.map(|ttl| told(put("Le", ttl))), ['f', 'p', 'v']);
+        let both = ["Lr", "Le"].map(key);
+        assert_eq!(both.clone().map(|key| told(Write::Delete { key })), ['D', 'd']);
     }
 
     #[test]
