@@ -16,6 +16,16 @@ pub struct Name {
 /// The first two bytes of a record's name: whose it is, and what it says. No two primitives share the first.
 pub type Kind = [u8; 2];
 
+/// Records that nobody looks for by a list: they are found by those who know their names. Of locks and elections, the grants
+/// and what is remembered of requests, which are most of all that is written.
+const UNLISTED: [Kind; 4] = [*b"Le", *b"Lg", *b"Ee", *b"Eg"];
+
+/// Whether lists may have to show a record of this name. A store need not keep the others in order, and may leave them
+/// out of scans.
+pub fn is_listed(name: &[u8]) -> bool {
+    !UNLISTED.iter().any(|kind| name.starts_with(kind))
+}
+
 impl Name {
     /// The key `key` in `namespace`.
     pub fn new(namespace: &str, key: &str) -> Self {

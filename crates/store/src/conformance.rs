@@ -16,6 +16,7 @@ mod revisions;
 mod scan;
 mod survival;
 mod touch;
+mod unlisted;
 mod watch;
 mod winner;
 mod witness;
@@ -55,6 +56,7 @@ pub async fn all<H: Harness>(harness: &H) {
     witness::shows_what_was_touched_and_deleted(harness).await;
     touch::extends_and_counts(harness).await;
     expiry::makes_absent(harness).await;
+    unlisted::is_a_record_all_the_same(harness).await;
     invalid::changes_nothing(harness).await;
     resend::takes_effect_once(harness).await;
     winner::is_one(harness).await;

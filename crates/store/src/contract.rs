@@ -19,7 +19,8 @@ pub trait Store: Send + Sync + 'static {
     /// The records under `keys`, in their order, as of one moment.
     fn read(&self, keys: Vec<Key>) -> StoreFuture<'_, Reading>;
 
-    /// The records of one group whose names begin with `range.prefix`, in order, from after `range.after`.
+    /// The records of one group whose names begin with `range.prefix`, in order, from after `range.after`. It may leave out
+    /// those that are not [listed](baton_core::name::is_listed).
     fn scan(&self, range: Range, limit: usize) -> StoreFuture<'_, Page>;
 
     /// Hints of changes to records, of any group, whose names begin with `prefix`: they may repeat, and a gap
@@ -27,7 +28,8 @@ pub trait Store: Send + Sync + 'static {
     fn watch(&self, prefix: Bytes) -> Watch;
 
     /// Hints of records, of any group, whose names begin with `prefix`, that have expired and were collected: some
-    /// seconds late, and as incomplete as any hint.
+    /// seconds late, and as incomplete as any hint. What isn't listed and lives [at least](baton_core::Ttl::AtLeast) so long
+    /// may go without one.
     fn expirations(&self, prefix: Bytes) -> Watch;
 
     /// All claims are charged on their meters if all find room, else none. Meters are records: durable when it answers, read

@@ -3,14 +3,15 @@
 //! # Layout
 //! - `url`: from a URL to which servers, and how
 //! - `link`, `routes`: connections that come back by themselves, and which server has which group
-//! - `commit.lua`, `read.lua`, `collect.lua`: the rules; `codec`: their arguments and answers
+//! - `line`: commits that come together go together
+//! - `commit.lua`, `read.lua`, `collect.lua`: the rules; `plan`, `codec`: their arguments and answers
 //! - `charge.lua`: how meters are charged; `charge`: its arguments and answers
 //! - `hints`, `collector`: what runs beside the commits
 //! - `settings`: what the servers' settings allow us to promise
 //!
 //! # Promises
-//! - A commit is one command, and so is a charge. It is sent once; only what surely wasn't begun (another script or server
-//!   was needed) is sent again.
+//! - A commit is one command or a part of one, and a charge is one. It is sent once; only what surely wasn't begun (another
+//!   script or server was needed, or another's commit was refused) is sent again.
 //! - A charge is decided where the meters are, so however many charge one at once, none is turned away by another. Meters
 //!   of several groups can be charged together unless the server is a cluster: there only what shares a slot can be.
 //! - Revisions: one more than the group's last, than any this process has seen, or the server's clock in
@@ -26,8 +27,12 @@ mod codec;
 mod collector;
 #[path = "redis/hints.rs"]
 mod hints;
+#[path = "redis/line.rs"]
+mod line;
 #[path = "redis/link.rs"]
 mod link;
+#[path = "redis/plan.rs"]
+mod plan;
 #[path = "redis/routes.rs"]
 mod routes;
 #[path = "redis/settings.rs"]
@@ -42,8 +47,9 @@ use crate::valid::validate;
 use crate::watch::{Hub, Watch};
 use ::redis::{Cmd, Script, Value, cmd};
 use baton_core::meter::Charged;
-use baton_core::{Bytes, Check, Commit, Group, Key, Outcome, Record, Revision, Write};
+use baton_core::{Bytes, Commit, Group, Key, Outcome, Record, Revision};
 use codec::{Answer, Names, Terms};
+use line::Lines;
 use link::{CALL_MAX, Link, Trouble};
 use routes::Routes;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,7 +95,11 @@ pub(super) async fn open(url: &str) -> Result<Arc<dyn Store>, OpenStoreError> {
 /// What calls and background tasks share.
 struct Shared {
     routes: Routes,
+    lines: Lines,
     channel: String,
+    /// Only this node hears it; who is subscribed to it is subscribed to the other one too. Nothing on a cluster, where a
+    /// server doesn't know who listens at the others.
+    own_channel: Option<String>,
     /// The highest revision seen.
     floor: AtomicU64,
     hub: Hub,
@@ -108,13 +118,18 @@ impl Redis {
         // An error means that the process has one already.
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let channel = format!("{}:hints:{}", target.prefix, target.settings.db());
+        let is_cluster = target.topology == Topology::Cluster;
+        let own = getrandom::u64().ok().filter(|_| !is_cluster);
+        let own_channel = own.map(|number| format!("{channel}:{number:016x}"));
+        let lines = Lines::new(!is_cluster, target.wait > 0);
         let routes = Routes::find(target).await?;
         for link in routes.all() {
             link.reach().await?;
         }
         let warnings = settings::inspect(&routes).await?;
         let (hub, expirations) = (Hub::default(), Hub::default());
-        let shared = Arc::new(Shared { routes, channel, floor: AtomicU64::new(0), hub, expirations });
+        let floor = AtomicU64::new(0);
+        let shared = Arc::new(Shared { routes, lines, channel, own_channel, floor, hub, expirations });
         let mut tasks = JoinSet::new();
         tasks.spawn(hints::hear(shared.clone()));
         tasks.spawn(collector::collect(shared.clone()));
@@ -164,28 +179,13 @@ impl Shared {
         }
     }
 
-    async fn commit(&self, commit: Commit) -> Result<Outcome, StoreError> {
-        validate(&commit)?;
-        let key = commit.checks.iter().map(Check::key).chain(commit.writes.iter().map(Write::key)).next();
-        let group = key.map_or(Group(0), |key| key.group);
-        let add = |command: &mut Cmd, terms: &Terms<'_>| codec::encode(command, &commit, group, terms);
-        let (answer, acknowledged) = self.run(&COMMIT, group, add).await?;
-        let outcome = codec::outcome(&commit, answer).ok_or_else(codec::strange)?;
-        match &outcome {
-            Outcome::Committed { witnessed, .. } => {
-                witnessed.iter().for_each(|record| self.saw_record(record))
-            }
-            Outcome::Conflict { found, .. } => found.iter().for_each(|(_, record)| self.saw_record(record)),
-        }
-        acknowledged?;
-        Ok(outcome)
-    }
-
     async fn charge(&self, charge: Charge) -> Result<Charged, StoreError> {
         charge.validate(self.spans_groups())?;
         let group = charge.keys().next().map_or(Group(0), |key| key.group);
         let add = |command: &mut Cmd, terms: &Terms<'_>| charge::encode(command, &charge, terms);
-        let (answer, acknowledged) = self.run(&CHARGE, group, add).await?;
+        let (value, acknowledged) = self.run(&CHARGE, group, add).await.map_err(Trouble::sorted)?;
+        let answer = codec::answer(value).ok_or_else(codec::strange)?;
+        self.saw(answer.revision);
         acknowledged?;
         charge::charged(answer)
     }
@@ -202,7 +202,7 @@ impl Shared {
         source: &Source,
         group: Group,
         add: impl Fn(&mut Cmd, &Terms<'_>),
-    ) -> Result<(Answer, Result<(), StoreError>), StoreError> {
+    ) -> Result<(Value, Result<(), StoreError>), Trouble> {
         let until = Instant::now() + CALL_MAX;
         let answer = self.routed(group, until, false, |link| {
             let add = &add;
@@ -215,14 +215,12 @@ impl Shared {
                 }
             }
         });
-        let (value, acknowledged) = answer.await.map_err(Trouble::sorted)?;
-        let answer = codec::answer(value).ok_or_else(codec::strange)?;
-        self.saw(answer.revision);
+        let (value, acknowledged) = answer.await?;
         let wanted = self.routes.target.wait;
         let missing = (acknowledged < wanted).then(|| StoreError::Unknown {
             detail: format!("{acknowledged} replicas have it instead of {wanted}"),
         });
-        Ok((answer, missing.map_or(Ok(()), Err)))
+        Ok((value, missing.map_or(Ok(()), Err)))
     }
 
     async fn send(
@@ -259,7 +257,8 @@ impl Shared {
         else {
             return Err(unreadable());
         };
-        let records = keys.iter().zip(records).map(|(key, packed)| codec::unpack(key, packed, now_us));
+        let records =
+            keys.iter().zip(records).map(|(key, packed)| codec::unpack(key, packed.as_deref(), now_us));
         let records: Vec<_> = records.collect::<Option<_>>().ok_or_else(unreadable)?;
         records.iter().for_each(|record| self.saw_record(record));
         Ok((records, now_us))
@@ -374,7 +373,10 @@ fn after_prefix(prefix: &[u8]) -> Vec<u8> {
 
 impl Store for Redis {
     fn commit(&self, commit: Commit) -> StoreFuture<'_, Outcome> {
-        Box::pin(self.shared.commit(commit))
+        Box::pin(async move {
+            validate(&commit)?;
+            self.shared.decide(commit).await
+        })
     }
 
     fn read(&self, keys: Vec<Key>) -> StoreFuture<'_, Reading> {

@@ -24,6 +24,9 @@ mod redis_charge;
 #[cfg(feature = "redis")]
 #[path = "store/redis_failover.rs"]
 mod redis_failover;
+#[cfg(feature = "redis")]
+#[path = "store/redis_together.rs"]
+mod redis_together;
 #[path = "store/secured.rs"]
 mod secured;
 #[path = "store/simulated.rs"]

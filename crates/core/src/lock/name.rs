@@ -305,6 +305,26 @@ mod tests {
     }
 
     #[test]
+    fn lists_need_not_show_grants_and_memos_and_have_all_others() {
+        let id = GrantId([7; 16]);
+        for lock in [LockName::new("n", "k"), LockName::election("n", "k")] {
+            for key in [lock.grant(id), lock.memo(id)] {
+                assert!(!crate::name::is_listed(&key.name), "{key:?}");
+            }
+            for key in [
+                lock.roster(),
+                lock.waiting(id),
+                lock.order(1),
+                lock.audit(id),
+                lock.delay(id),
+                lock.history(),
+            ] {
+                assert!(crate::name::is_listed(&key.name), "{key:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_lock_and_an_election_of_one_name_share_no_record() {
         let (lock, election) = (LockName::new("n", "k"), LockName::election("n", "k"));
         assert_ne!(lock, election);

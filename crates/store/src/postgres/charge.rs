@@ -20,6 +20,8 @@ const CLAIM_BYTES: usize = 512;
 impl Work for Charge {
     type Answer = Charged;
     const SHARES_NAMES: bool = true;
+    /// Those about other names have nothing to wait for.
+    const BESIDE_MIN: usize = 0;
 
     fn latches(&self, target: &Target) -> Vec<i64> {
         latches(target, self.keys())

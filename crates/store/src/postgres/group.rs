@@ -2,10 +2,10 @@
 //! charges.
 //!
 //! A connection has one batch of each under way. Who comes meanwhile waits, and goes with the next one; a lone one goes at
-//! once. Each is decided as if alone. Should the server refuse a batch because of one of them, they are sent one by one.
+//! once. Several connections have commits under way only if many wait, or one of them is slow. Each is decided as if alone. Should the server refuse a batch because of one of them, they are sent one by one.
 
 use super::hints::Hints;
-use super::queue::{Queue, Waiting, Work};
+use super::queue::{Queue, SLOW, Waiting, Work};
 use super::session::{Driver, Failure, Session};
 use super::target::Target;
 use crate::charge::Charge;
@@ -43,6 +43,7 @@ impl Group {
                     biased;
                     () = driver.ended() => break,
                     () = self.arrived.notified() => {}
+                    () = tokio::time::sleep(SLOW), if self.commits.is_held_back() => {}
                 }
             } else {
                 // Both are sent before either is answered.

@@ -7,7 +7,9 @@ use crate::contract::{Reason, StoreError};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 /// In one batch: more would make those wait who come next, and save little.
 const BATCH_MAX: usize = 64;
@@ -15,6 +17,8 @@ const BATCH_MAX: usize = 64;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Names that one batch is about: the server's table of locks has a few thousand places for everybody, other applications too.
 const LATCHES_MAX: usize = 256;
+/// A batch that has been under way for so long keeps nobody back any more: it may wait for somebody else's lock.
+pub(super) const SLOW: Duration = Duration::from_millis(10);
 /// How many may wait; more are refused, because they could not be answered in time.
 const WAITING_MAX: usize = 4096;
 
@@ -29,6 +33,10 @@ pub(super) trait Work: Send + Sync + Sized + 'static {
     /// Whether those about one name are decided one after the other in one statement. Then they wait for each other here: at the
     /// server each connection would wait for the next one, with few in each batch.
     const SHARES_NAMES: bool;
+
+    /// So many have to wait for each batch that is under way, before another goes beside them: what comes together costs
+    /// less together, and whoever waits for the next batch waits for company.
+    const BESIDE_MIN: usize;
 
     /// The locks under which it is decided, once each.
     fn latches(&self, target: &Target) -> Vec<i64>;
@@ -58,6 +66,17 @@ struct Line<W: Work> {
     waiting: VecDeque<Waiting<W>>,
     /// Of batches that were sent, if names are shared.
     under_way: HashSet<i64>,
+    /// How many were sent and not answered, and when the last one was.
+    batches: usize,
+    sent_at: Option<Instant>,
+}
+
+impl<W: Work> Line<W> {
+    /// Whether a batch may go now, besides those that are under way.
+    fn may_go(&self, now: Instant) -> bool {
+        let is_slow = self.sent_at.is_none_or(|sent_at| now.saturating_duration_since(sent_at) >= SLOW);
+        is_slow || self.waiting.len() >= W::BESIDE_MIN * self.batches
+    }
 }
 
 /// Where work of one kind waits for a connection.
@@ -68,7 +87,8 @@ pub(super) struct Queue<W: Work> {
 
 impl<W: Work> Default for Queue<W> {
     fn default() -> Self {
-        let line = Line { waiting: VecDeque::new(), under_way: HashSet::new() };
+        let (waiting, under_way) = (VecDeque::new(), HashSet::new());
+        let line = Line { waiting, under_way, batches: 0, sent_at: None };
         Self { line: Mutex::new(line), numbers: AtomicU64::new(0) }
     }
 }
@@ -106,7 +126,11 @@ impl<W: Work> Queue<W> {
     /// The next batch: the first that wait, as far as the names they are about allow it.
     pub fn take(&self, arrived: &Notify) -> Vec<Waiting<W>> {
         let mut line = self.line.lock().expect("no panic while held");
-        let Line { waiting, under_way } = &mut *line;
+        let now = Instant::now();
+        if !line.may_go(now) {
+            return Vec::new();
+        }
+        let Line { waiting, under_way, batches, sent_at } = &mut *line;
         let (mut taken, mut bytes, mut names, mut held) = (Vec::new(), 0, 0, HashSet::new());
         let (mut left, mut passed) = (VecDeque::new(), HashSet::new());
         while let Some(next) = waiting.pop_front() {
@@ -136,12 +160,22 @@ impl<W: Work> Queue<W> {
             under_way.extend(held);
         }
         *waiting = left;
+        if !taken.is_empty() {
+            (*batches, *sent_at) = (*batches + 1, Some(now));
+        }
         taken
+    }
+
+    /// Whether somebody waits though there is a connection: one has to look again when a batch has become slow.
+    pub fn is_held_back(&self) -> bool {
+        let line = self.line.lock().expect("no panic while held");
+        line.batches > 0 && !line.waiting.is_empty()
     }
 
     /// A batch about these names has been decided.
     pub fn release(&self, latches: &[i64], arrived: &Notify) {
         let mut line = self.line.lock().expect("no panic while held");
+        line.batches = line.batches.saturating_sub(1);
         for latch in latches {
             line.under_way.remove(latch);
         }
@@ -198,8 +232,11 @@ mod tests {
         answered
     }
 
+    /// The numbers of a batch that is decided at once, but for the names it is about.
     fn taken<W: Work>(queue: &Queue<W>) -> Vec<u64> {
-        queue.take(&Notify::new()).iter().map(|waiting| waiting.number).collect()
+        let taken = queue.take(&Notify::new()).iter().map(|waiting| waiting.number).collect();
+        queue.release(&[], &Notify::new());
+        taken
     }
 
     fn release(queue: &Queue<Charge>, names: &[&str]) {
@@ -215,6 +252,34 @@ mod tests {
         assert_eq!(taken(&queue), [2]);
         assert_eq!(taken(&queue), [4]);
         assert_eq!(taken(&queue), [0; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_goes_beside_another_if_many_wait_or_that_one_is_slow() {
+        let queue = Queue::default();
+        let wait = |names: std::ops::Range<usize>| -> Vec<_> {
+            names.map(|name| wait(&queue, commit(&name.to_string(), 1))).collect()
+        };
+        let take = || queue.take(&Notify::new()).len();
+        let _first = wait(0..1);
+        assert_eq!((queue.is_held_back(), take(), queue.is_held_back()), (false, 1, false));
+        let _few = wait(1..Commit::BESIDE_MIN);
+        assert_eq!((take(), queue.is_held_back()), (0, true), "they wait for company");
+        let _many = wait(Commit::BESIDE_MIN..Commit::BESIDE_MIN + 1);
+        assert_eq!(take(), Commit::BESIDE_MIN);
+        let _few = wait(100..100 + Commit::BESIDE_MIN);
+        assert_eq!(take(), 0, "two are under way");
+        queue.release(&[], &Notify::new());
+        assert_eq!(take(), Commit::BESIDE_MIN);
+        let _one = wait(200..201);
+        tokio::time::advance(SLOW).await;
+        assert_eq!(take(), 1);
+        let _another = wait(201..202);
+        for _ in 0..3 {
+            assert_eq!(take(), 0);
+            queue.release(&[], &Notify::new());
+        }
+        assert_eq!(take(), 1, "nothing is under way any more");
     }
 
     #[test]

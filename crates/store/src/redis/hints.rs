@@ -46,7 +46,9 @@ async fn once(shared: &Arc<Shared>) -> Result<(), Unopened> {
         _ => {}
     };
     let mut connection = link.connect(push).await?;
-    connection.subscribe(&shared.channel).await.map_err(|error| error.to_string())?;
+    // By one command: a script that counts who listens finds this node in both or in neither.
+    let channels: Vec<_> = [&shared.channel].into_iter().chain(&shared.own_channel).collect();
+    connection.subscribe(channels).await.map_err(|error| error.to_string())?;
     shared.hub.publish(std::iter::once(Change::Lost));
     while !closed.load(Ordering::Acquire) {
         tokio::time::sleep(LOOK).await;

@@ -248,6 +248,55 @@ async fn what_expires_is_collected_and_told() {
     assert!(left.lines().all(|key| key.ends_with(":revision")), "{left}");
 }
 
+#[tokio::test]
+async fn what_no_list_shows_is_in_no_index_and_what_need_not_end_exactly_goes_by_itself() {
+    let server = Redis::start(&[]).await.unwrap();
+    let store = store(&url(&server)).await;
+    let second = Duration::from_secs(1);
+    // As a lock's grants and memos are called.
+    let put = |name, ttl| Write::Put { key: key(name), value: b"1"[..].into(), ttl };
+    let writes = [put("Lgrant", Ttl::Exactly(60 * second)), put("Lememo", Ttl::AtLeast(second))];
+    store.commit(commit([&writes[..], &[put("Lroster", Ttl::Forever)]].concat())).await.unwrap();
+    let members =
+        |index: &str| server.say(&["ZRANGE", &format!("baton:{{007}}:{index}"), "0", "-1"]).unwrap();
+    assert_eq!((members("names").trim(), members("expiry").trim()), ("Lroster", "Lgrant"));
+    // The server keeps it a little longer than it is there for anybody.
+    let kept = server.say(&["PTTL", "baton:{007}:=Lememo"]).unwrap().trim().parse::<i64>().unwrap();
+    assert!((1..=1_002).contains(&kept), "{kept}");
+    until("it has gone", async || server.say(&["KEYS", "*=Lememo"]).unwrap().trim().is_empty()).await;
+    store.commit(commit([Write::Delete { key: key("Lgrant") }])).await.unwrap();
+    assert_eq!((members("names").trim(), members("expiry").trim()), ("Lroster", ""));
+}
+
+#[tokio::test]
+async fn what_an_older_version_kept_in_its_indexes_is_read_and_leaves_them_when_it_expires() {
+    let server = Redis::start(&[]).await.unwrap();
+    let store = store(&url(&server)).await;
+    let revision = committed(&*store, "a").await;
+    let expires_us =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() + 2_000_000;
+    let record = format!("{0:016}{0:016}{1:016}{expires_us:016}1", revision.0, 0);
+    server.say(&["SET", "baton:{007}:=Lememo", &record]).unwrap();
+    server.say(&["ZADD", "baton:{007}:names", "0", "Lememo"]).unwrap();
+    server.say(&["ZADD", "baton:{007}:expiry", &expires_us.to_string(), "Lememo"]).unwrap();
+    // It is found, and replaced by one that goes by itself; the old one's traces go with time.
+    let next = Commit {
+        checks: vec![Check::At(key("Lememo"), revision)],
+        writes: vec![Write::Put {
+            key: key("Lememo"),
+            value: b"2"[..].into(),
+            ttl: Ttl::AtLeast(Duration::from_secs(3)),
+        }],
+    };
+    assert!(matches!(store.commit(next).await.unwrap(), Outcome::Committed { .. }));
+    until("no index has it any more", async || {
+        let index =
+            |index: &str| server.say(&["ZRANGE", &format!("baton:{{007}}:{index}"), "0", "-1"]).unwrap();
+        index("names").trim() == "a" && index("expiry").trim().is_empty()
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_that_moved_to_a_new_primary_is_used_again_after_one_refusal() {
     let primary = Redis::start(&[]).await.unwrap();
