@@ -210,7 +210,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn first_from(&self, first: i64, steps: &mut u64) -> Option<Occurrence> {
         let limit = first.saturating_add(SEARCH_SECONDS);
-        let mut segment = Segment::containing(self.zone, first)?;
+        let mut segment = Segment::ahead(self.zone, first)?;
         loop {
             *steps += 1;
             let lowest = self.lowest(&segment);
@@ -228,7 +228,7 @@ impl Walk<'_> {
 
     fn last_until(&self, last: i64, after: i64, steps: &mut u64) -> Option<Occurrence> {
         let limit = after.max(last.saturating_sub(SEARCH_SECONDS));
-        let mut segment = Segment::containing(self.zone, last)?;
+        let mut segment = Segment::back(self.zone, last)?;
         loop {
             *steps += 1;
             let before = segment.local_end().min(last + 1 + segment.offset);

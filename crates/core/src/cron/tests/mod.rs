@@ -2,6 +2,8 @@
 
 mod due;
 mod expressions;
+mod oracle;
+mod random;
 
 use super::{Dst, Occurrence, Schedule, Touched, Zone};
 use crate::record::WallTime;
