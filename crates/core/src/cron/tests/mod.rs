@@ -4,6 +4,7 @@ mod due;
 mod expressions;
 mod oracle;
 mod random;
+mod readings;
 
 use super::{Dst, Occurrence, Schedule, Touched, Zone};
 use crate::record::WallTime;
