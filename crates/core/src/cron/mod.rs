@@ -33,7 +33,7 @@ pub use field::Field;
 pub use jitter::jitter;
 pub use parse::EXPRESSION_BYTES_MAX;
 pub use schedule::{Dst, Occurrence, SEARCH_YEARS, Schedule, Touched};
-pub use zone::{UnknownZone, Zone};
+pub use zone::{UnknownZone, Zone, time_of};
 
 use alloc::format;
 use alloc::string::String;

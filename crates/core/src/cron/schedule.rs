@@ -81,17 +81,6 @@ pub enum Touched {
     RepeatSkipped,
 }
 
-impl Touched {
-    /// As it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::MovedFromGap => "moved-from-gap",
-            Self::Repeated => "repeated",
-            Self::RepeatSkipped => "repeat-skipped",
-        }
-    }
-}
-
 impl Schedule {
     /// Reads an expression. `name_for_hash` is what an `H` in it is a hash of: the job's [full name](super::full_name).
     pub fn parse(text: &str, name_for_hash: &str) -> Result<Self, ScheduleError> {

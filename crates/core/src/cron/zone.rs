@@ -61,6 +61,12 @@ impl Zone {
     }
 }
 
+/// The time that a text like `2026-03-28T00:00:00Z` means. Nothing before 1970, and nothing without an offset.
+pub fn time_of(text: &str) -> Option<WallTime> {
+    let time: Timestamp = text.parse().ok()?;
+    u64::try_from(time.as_millisecond()).ok().map(WallTime)
+}
+
 /// A time in which the offset stays the same; all in seconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment {
@@ -167,6 +173,16 @@ mod tests {
         let berlin = Zone::parse("Europe/Berlin").unwrap();
         assert_eq!(berlin.local(WallTime(1_774_746_000_000)).unwrap(), "2026-03-29T03:00:00+02:00");
         assert_eq!(berlin.local(WallTime(u64::MAX)), None);
+    }
+
+    #[test]
+    fn a_time_is_read_with_its_offset_and_not_without() {
+        for text in ["2026-03-29T01:00:00Z", "2026-03-29T03:00:00+02:00", "2026-03-29 01:00:00.000Z"] {
+            assert_eq!(time_of(text), Some(WallTime(1_774_746_000_000)), "{text}");
+        }
+        for text in ["", "2026-03-29", "2026-03-29T01:00:00", "1969-12-31T23:59:59Z", "now"] {
+            assert_eq!(time_of(text), None, "{text}");
+        }
     }
 
     #[test]
