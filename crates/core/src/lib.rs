@@ -14,6 +14,7 @@
 //! - [`bundle`]: several locks at once, all or none
 //! - [`once`]: the first caller does the work, all others get its result
 //! - [`fence`]: the highest token that a resource was used with
+//! - [`cron`]: schedules: when a job is due
 #![no_std]
 
 extern crate alloc;
@@ -22,6 +23,7 @@ pub mod bundle;
 pub mod cluster;
 pub mod codec;
 pub mod commit;
+pub mod cron;
 mod draft;
 pub mod fence;
 pub mod limit;

@@ -47,6 +47,7 @@ routes! {
     Health = "/healthz";
     History = "/v1/locks/{lockKey}/history";
     HotKeys = "/v1/hotkeys";
+    JobsPreview = "/v1/jobs:preview";
     Limit = "/v1/limits/{name}";
     LimitAudit = "/v1/limits/{name}/audit";
     LimitBound = "/v1/limits/{name}/bound";

@@ -37,6 +37,8 @@ mod once;
 mod operations;
 #[path = "server/overload.rs"]
 mod overload;
+#[path = "server/previews.rs"]
+mod previews;
 #[path = "server/quotas.rs"]
 mod quotas;
 #[path = "server/refusals.rs"]

@@ -8,6 +8,7 @@
 //! - [`fence`]: the fence registry, `/v1/fences`
 //! - [`limits`], [`limit`], [`limit_log`]: `/v1/limits`: defining and looking; checking, giving back, reserving; what was decided
 //! - `definition`, `quota`: what a definition means; how an outcome is shown in headers
+//! - [`preview`]: `/v1/jobs:preview`, when a schedule would be due
 //! - [`batch`]: `/v1/batch`, several calls in one request
 //! - [`cluster`]: `/v1/nodes`, `/v1/ring`, `/v1/hotkeys`, and what other nodes forward
 //! - [`operations`]: health, status, metrics
@@ -35,6 +36,7 @@ pub mod observe;
 pub mod once;
 pub mod openapi;
 pub mod operations;
+pub mod preview;
 pub(crate) mod quota;
 pub mod views;
 pub mod watch;

@@ -6,7 +6,7 @@
 
 use super::{
     Shared, batch, bundle, cluster, election, elections, fence, limit, limit_log, limits, lock, observe,
-    once, operations, views, watch,
+    once, operations, preview, views, watch,
 };
 use baton_api::batch::{Answer, BatchAnswer};
 use baton_api::election::ElectionEvent;
@@ -32,6 +32,7 @@ use utoipa_axum::routes;
         (name = "once", description = "The first caller does the work, all others get its result"),
         (name = "fences", description = "The highest token that a resource was used with"),
         (name = "limits", description = "How much of something a key may use"),
+        (name = "jobs", description = "What is done at a time, and when that is"),
         (name = "operations", description = "Running it"),
     ),
     components(schemas(ErrorBody, BatchAnswer, Answer, LockEvent, ElectionEvent))
@@ -80,6 +81,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(limit::reserve))
         .routes(routes!(limit::lease))
         .routes(routes!(limit::give_back))
+        .routes(routes!(preview::preview_schedule))
         .routes(routes!(batch::batch))
         .routes(routes!(cluster::nodes))
         .routes(routes!(cluster::ring))
