@@ -30,7 +30,7 @@ pub mod holder;
 pub mod hot;
 pub mod log;
 pub mod metered;
-mod names;
+pub(crate) mod names;
 pub mod purse;
 pub mod receipt;
 pub mod rule;
