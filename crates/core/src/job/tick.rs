@@ -5,7 +5,7 @@
 
 use super::definition::Overlap;
 use super::due;
-use super::id::RunPlace;
+use super::id::{RunPlace, Uid};
 use super::place::{index_key, lease_key, ready_key, state_key};
 use super::run::{Outcome, Reason};
 use super::state::{ACTIVE_MAX, Delivery, Phase, QUEUED_MAX};
@@ -54,8 +54,10 @@ pub struct Looked {
     pub deliveries: Vec<Delivery>,
     /// It has become overdue (J17).
     pub overdue: bool,
-    /// Too many ended runs are kept.
-    pub has_too_many: bool,
+    /// More ended runs are there than this, which is how many are kept.
+    pub kept_max: Option<u32>,
+    /// The job's.
+    pub uid: Uid,
     /// When to look again.
     pub next: Option<WallTime>,
 }
@@ -97,7 +99,9 @@ pub fn tick(
     }
     looked.deliveries.clone_from(&work.state.outbox);
     let allowed = work.definition.kept_max;
-    looked.has_too_many = work.state.kept > allowed.saturating_add(KEPT_SLACK.max(allowed / 8));
+    let is_too_many = work.state.kept > allowed.saturating_add(KEPT_SLACK.max(allowed / 8));
+    looked.kept_max = is_too_many.then_some(allowed);
+    looked.uid = work.definition.uid;
     looked.next = work.store(view);
     Ok(looked)
 }
