@@ -21,7 +21,7 @@
 //! - [`attempt`]: what whoever runs an attempt can say, and how workers take one
 //! - [`command`]: run now, pause, resume, backfill, cancel; what jobs ask of each other
 //! - [`id`], [`place`]: what things are called and where they are
-//! - [`target`]: what runs; [`timetable`]: when
+//! - [`target`]: what runs; [`mod@signature`]: how its requests are signed; [`timetable`]: when
 
 pub mod apply;
 pub mod attempt;
@@ -32,6 +32,7 @@ pub mod id;
 pub mod lease;
 pub mod place;
 pub mod run;
+pub mod signature;
 pub mod state;
 pub mod target;
 pub mod tick;
@@ -51,6 +52,7 @@ pub use definition::{DaylightSaving, Definition, Guarantee, Missed, Overlap};
 pub use id::{RunId, RunPlace, Trigger, Uid};
 pub use lease::Lease;
 pub use run::{End, Outcome, Progress, Reason, Run};
+pub use signature::signature;
 pub use state::{Active, Counts, Delivery, Next, Phase, Span, State};
 pub use target::{Http, Secret, Target};
 pub use tick::{Look, Looked, Timetables, tick};

@@ -2,11 +2,9 @@
 
 use super::calls::JobError;
 use crate::engine::{Engine, Node};
-use baton_core::job::place::{ready_entry, ready_prefix};
 use baton_core::job::{self, AttemptEnd, Beginner, Begun, Heard, Progress, Ready, Run, RunId};
 use baton_core::lock::FencingToken;
-use baton_core::{Group, Revision, WallTime};
-use baton_store::Range;
+use baton_core::{Revision, WallTime};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -37,19 +35,6 @@ pub struct Claimed {
 }
 
 impl Engine {
-    /// A run that workers of a queue may take: the one that was to begin first, of those in a group.
-    pub async fn first_ready(
-        &self,
-        namespace: &str,
-        queue: &str,
-        group: Group,
-    ) -> Result<Option<(WallTime, RunId)>, JobError> {
-        let range = Range { group, prefix: ready_prefix(namespace, queue), after: None };
-        let page = self.node.asked(self.node.store.scan(range, 1), self.node.deadline()).await?;
-        let first = page.records.first().and_then(|record| ready_entry(&record.key.name));
-        Ok(first.map(|(_, _, due, run)| (due, run)))
-    }
-
     /// Takes a run for a worker. Nothing if another has it.
     pub async fn claim_run(
         &self,

@@ -4,6 +4,7 @@
 //! - [`calls`]: what callers say and hear
 //! - [`service`]: putting, removing and looking at jobs and their runs; run now, pause, resume, backfill, cancel
 //! - [`attempts`]: what workers and targets say: claim, heartbeat, complete, fail
+//! - `waiting`: workers that wait for a run
 //! - [`runner`]: how this node runs what is its own to run
 //! - `scheduler`: when to look at which group; `group`: a look at all that is due in one
 //! - `agenda`: what is known of when something is due; `timetables`: schedules that were read
@@ -20,6 +21,7 @@ pub mod runner;
 pub(crate) mod scheduler;
 pub mod service;
 mod timetables;
+mod waiting;
 
 pub use attempts::{Claim, Claimed};
 pub use calls::{JobError, JobPage, JobState, RunPage, RunState};
@@ -38,6 +40,7 @@ pub(crate) struct Jobs {
     pub dispatch: Dispatch,
     pub timetables: TimetableCache,
     pub prunes: prune::Prunes,
+    pub lanes: waiting::Lanes,
     runner_name: OnceLock<String>,
 }
 
