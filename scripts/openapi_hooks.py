@@ -17,6 +17,10 @@ grants = []
 claims = []
 # Limits that were defined: (name as in a path, namespace), the newest last.
 limits = []
+# Jobs that were defined: (name as in a path, namespace), the newest last.
+jobs = []
+# Runs that were asked for, by their ids.
+runs = []
 lock = threading.Lock()
 calls = 0
 
@@ -82,6 +86,26 @@ def use_a_limit(case):
     """Every other call about one limit is about one that there is."""
     if known := every_other(limits):
         aim(case, "name", *known)
+
+
+def schedule(job):
+    """A schedule and a zone that there are, and nothing that doesn't go together, which the description says in words. Workers take
+    it: nothing is sent anywhere."""
+    job.update(target={"worker": {"queue": "q"}}, schedule="@daily", timeZone="Europe/Berlin")
+    if job.get("guarantee") == "at_most_once":
+        job.pop("retry", None)
+
+
+def use_a_job(case):
+    """Every other call about one job is about one that there is."""
+    if known := every_other(jobs):
+        aim(case, "name", *known)
+
+
+def use_a_run(case):
+    """Every other call about one run is about one that there is."""
+    if known := every_other(runs):
+        case.path_parameters["runId"] = known
 
 
 def whole(value):
@@ -151,6 +175,10 @@ def before_call(context, case, kwargs):
                 agree(case.body)
             if path == "/v1/limits/{name}":
                 define(case.body)
+            if path == "/v1/jobs/{name}":
+                schedule(case.body)
+            if path.endswith("/backfill"):
+                case.body.update({"from": 1_700_000_000_000, "to": 1_700_000_000_000 + 86_400_000})
             if path == "/v1/limits:check":
                 tell_apart(case.body.get("checks", []))
         if "{lockKey}" in path and not path.endswith("/acquire"):
@@ -159,6 +187,10 @@ def before_call(context, case, kwargs):
             use_a_claim(case)
         if path.startswith("/v1/limits/{name}/"):
             use_a_limit(case)
+        if path.startswith("/v1/jobs/{name}/"):
+            use_a_job(case)
+        if "{runId}" in path:
+            use_a_run(case)
     if isinstance(case.body, dict):
         shorten(case.body, by_default=path.endswith("/campaign"))
         for call in inner_calls(case.body):
@@ -179,6 +211,14 @@ def after_call(context, case, response):
         with lock:
             limits.append((quote(response.json()["name"], safe=""), namespace))
             del limits[:-GRANTS_MAX]
+    if case.operation.path == "/v1/jobs/{name}" and case.method == "PUT" and response.status_code == 200:
+        with lock:
+            jobs.append((quote(response.json()["name"], safe=""), namespace))
+            del jobs[:-GRANTS_MAX]
+    if case.operation.path == "/v1/jobs/{name}/run" and response.status_code == 200:
+        with lock:
+            runs.append(response.json()["runId"])
+            del runs[:-GRANTS_MAX]
     if response.status_code == 200:
         granted = []
         if case.operation.path.endswith("/acquire"):

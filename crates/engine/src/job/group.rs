@@ -215,7 +215,7 @@ async fn decide_alone(node: &Arc<Node>, due: &Due, now: WallTime) -> bool {
 }
 
 fn tick(node: &Node, due: &Due, now: WallTime, nonce: u64, view: &mut View) -> Result<Looked, Pause> {
-    let runner = &*node.jobs.runner_name(node.id);
+    let runner = node.jobs.runner_name(node.id);
     let look = Look {
         now: now.max(node.now()),
         entry: due.entry,

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 /// How often every group that is owned is looked at, should a hint have got lost.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// Looking at all because hints were lost happens at most this often.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
+const LOOK_PAUSE: Duration = Duration::from_secs(2);
 /// How often it is found out who owns what.
 const OWNERS_EVERY: Duration = Duration::from_secs(1);
 

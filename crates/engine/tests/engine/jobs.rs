@@ -183,7 +183,7 @@ async fn when_its_node_dies_another_goes_on_and_what_was_under_way_keeps_its_pro
 /// Nodes that die, answers and calls that get lost, commits that come late, hints that don't come at all.
 #[tokio::test(start_paused = true)]
 async fn each_guarantee_holds_whatever_gets_lost_and_whoever_dies() {
-    let seeds: u64 = std::env::var("BATON_JOB_SEEDS").map_or(8, |seeds| seeds.parse().unwrap());
+    let seeds: u64 = std::env::var("BATON_JOB_SEEDS").map_or(2, |seeds| seeds.parse().unwrap());
     for seed in 0..seeds {
         trouble(100 + seed).await;
     }
@@ -198,7 +198,7 @@ async fn trouble(seed: u64) {
         answer_lost: 60,
         late: 20,
         late_ms: (100, 20_000),
-        hints_lost: 200,
+        hints_lost: 20,
         ..Faults::none()
     };
     let dice = Mutex::new(Dice::new(seed));
@@ -237,7 +237,7 @@ async fn trouble(seed: u64) {
     for (job, _) in &jobs {
         ground.nodes[1].pause_job(&name(job)).await.unwrap();
     }
-    tokio::time::sleep(Duration::from_secs(1_000)).await;
+    tokio::time::sleep(Duration::from_secs(400)).await;
     let mut attempts = BTreeMap::<_, Vec<Made>>::new();
     for made in ground.made() {
         attempts.entry(made.run).or_default().push(made);
