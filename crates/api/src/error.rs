@@ -129,6 +129,9 @@ pub struct ErrorBody {
     /// The part of the request that is at fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// Where in that part, if it is a text with a language of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<Position>,
     /// Which of several locks it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock_key: Option<String>,
@@ -158,6 +161,16 @@ pub struct ErrorBody {
     pub outcome: Option<String>,
 }
 
+/// A part of a text: the bytes from `start` up to `end`, on the borders of characters. Empty where something is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Position {
+    /// The first byte at fault.
+    pub start: u16,
+    /// The first byte after it.
+    pub end: u16,
+}
+
 impl ErrorBody {
     /// A body with nothing but its code and message.
     pub fn new(error: ErrorCode, message: impl Into<String>) -> Self {
@@ -165,6 +178,7 @@ impl ErrorBody {
             error,
             message: message.into(),
             field: None,
+            position: None,
             lock_key: None,
             current_owner: None,
             leader: None,

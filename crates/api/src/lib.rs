@@ -10,6 +10,7 @@
 //! - [`fence`]: the bodies of `/v1/fences`
 //! - [`mod@limit`]: the bodies of `/v1/limits`; [`rate_limit`]: the header fields that say what is left
 //! - [`job`]: the bodies of `/v1/jobs` and `/v1/runs`
+//! - [`preview`]: the bodies of `/v1/jobs:preview`
 //! - [`batch`]: several lock calls in one request, answered as they complete
 //! - [`cluster`]: the bodies of `/v1/nodes`, `/v1/ring` and `/v1/hotkeys`
 //! - [`status`]: the body of `/v1/status`
@@ -26,7 +27,8 @@ pub mod limits;
 pub mod lock;
 pub mod mode;
 pub mod once;
+pub mod preview;
 pub mod rate_limit;
 pub mod status;
 
-pub use error::{ErrorBody, ErrorCode};
+pub use error::{ErrorBody, ErrorCode, Position};

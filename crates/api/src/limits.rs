@@ -66,6 +66,10 @@ pub const ENTRIES_MAX: u64 = 1_000;
 pub const LEASE_TTL_MILLIS: RangeInclusive<u64> = 100..=3_600_000;
 /// Bytes of a time zone's name.
 pub const TIME_ZONE_BYTES: RangeInclusive<usize> = 1..=64;
+/// Times in the preview of a schedule.
+pub const PREVIEW_COUNT: RangeInclusive<u64> = 1..=100;
+/// From when on a schedule is previewed, in milliseconds since the Unix epoch: up to the year 3000.
+pub const PREVIEW_FROM: RangeInclusive<u64> = 0..=32_503_680_000_000;
 /// Bytes of a receipt as text; the real ones are shorter.
 pub const RECEIPT_BYTES: RangeInclusive<usize> = 1..=256;
 

@@ -2,11 +2,12 @@
 //!
 //! # Layout
 //! One file a command group: [`serve`], [`lock`], [`locks`], [`elect`], [`elections`], [`once`], [`fence`], [`limits`],
-//! [`nodes`], [`status`]; [`advise`] and [`simulate`] need no server. What they share: [`client`] (where the server is), [`output`] (JSON and tables),
+//! [`nodes`], [`status`]; [`advise`], [`simulate`] and [`cron`] need no server. What they share: [`client`] (where the server is), [`output`] (JSON and tables),
 //! [`duration`], [`traffic`] (a limit and who checks it), [`failure`] (messages, help, exit codes).
 
 mod advise;
 mod client;
+mod cron;
 mod duration;
 mod elect;
 mod elections;
@@ -108,6 +109,9 @@ enum Command {
     /// Define limits, look at them, and check whether a key may go on
     #[command(subcommand)]
     Limits(limits::LimitsCommand),
+    /// Look at schedules: when they are due, and how they read
+    #[command(subcommand)]
+    Cron(cron::CronCommand),
     /// Show the nodes that share the store, and how much of it each owns
     Nodes,
     /// Say which mechanism a limit should have, what each would cost and risk, and why
@@ -155,6 +159,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Once(arguments) => wait_for(once::run(arguments, client)),
         Command::Fence(command) => wait_for(fence::run(command, client)),
         Command::Limits(command) => wait_for(limits::run(command, client)),
+        Command::Cron(command) => cron::run(command, client),
         Command::Nodes => wait_for(nodes::run(client)),
         Command::Advise(arguments) => advise::run(&arguments, client.output == output::Format::Json),
         Command::Simulate(arguments) => simulate::run(&arguments, client.output == output::Format::Json),

@@ -15,11 +15,13 @@ use crate::limits::Limits;
 use crate::lock::LockBuilder;
 use crate::locks::{ListQuery, Locks};
 use crate::once::Once;
+use crate::preview;
 use crate::random;
 use crate::retry::Retry;
 use baton_api::cluster::{HotKeyList, NodeList, RingStatus};
 use baton_api::fence::FenceList;
 use baton_api::limits;
+use baton_api::preview::{PreviewRequest, PreviewResponse};
 use baton_api::status::Status;
 use bytes::Bytes;
 use hyper::Method;
@@ -182,6 +184,26 @@ impl Baton {
     /// Limits to define, to change and to look at.
     pub fn limits(&self) -> Limits {
         Limits::new(self.clone())
+    }
+
+    /// When a schedule would be due, and how it reads; nothing is stored. What isn't a schedule is
+    /// [refused](Error::is_invalid), with the [position](crate::ErrorBody::position) of the fault in it.
+    ///
+    /// ```no_run
+    /// # async fn example(baton: baton_client::Baton) -> Result<(), baton_client::Error> {
+    /// use baton_client::wire_preview::PreviewRequest;
+    ///
+    /// let berlin = PreviewRequest {
+    ///     time_zone: Some("Europe/Berlin".into()),
+    ///     ..PreviewRequest::new("30 2 * * MON-FRI")
+    /// };
+    /// let preview = baton.preview(&berlin).await?;
+    /// println!("{}: next at {}", preview.reading, preview.next[0].local);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn preview(&self, request: &PreviewRequest) -> Result<PreviewResponse, Error> {
+        preview::preview(self, request).await
     }
 
     /// Who this client is to others, unless a lock says another owner.

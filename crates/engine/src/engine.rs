@@ -160,6 +160,15 @@ impl Engine {
         self.node.met.is_raised()
     }
 
+    /// The store's wall clock, for display; not known until the store was reached.
+    pub fn now(&self) -> Result<WallTime, Failure> {
+        if self.has_met_its_store() {
+            Ok(self.node.now())
+        } else {
+            Err(Failure::Unavailable { unknown: false })
+        }
+    }
+
     /// Before stopping: waiting calls are told to call again (their places are kept for them), and what is kept
     /// behind the answers is written.
     pub async fn drain(&self) {

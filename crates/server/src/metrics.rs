@@ -54,6 +54,7 @@ routes! {
     JobRun = "/v1/jobs/{name}/run";
     JobRuns = "/v1/jobs/{name}/runs";
     Jobs = "/v1/jobs";
+    JobsPreview = "/v1/jobs:preview";
     Limit = "/v1/limits/{name}";
     LimitAudit = "/v1/limits/{name}/audit";
     LimitBound = "/v1/limits/{name}/bound";

@@ -39,6 +39,8 @@ mod once;
 mod operations;
 #[path = "server/overload.rs"]
 mod overload;
+#[path = "server/previews.rs"]
+mod previews;
 #[path = "server/refusals.rs"]
 mod refusals;
 #[path = "server/stopping.rs"]

@@ -1,4 +1,4 @@
-//! Schedules: when a job is due (J2).
+//! Schedules: when a job is due (J2), and how that reads in plain English (J11).
 //!
 //! A [`Schedule`] is a set of local times, or a period. Where a time zone's clocks are changed, local times are missing or
 //! come twice; [`Dst`] says what becomes of those. All answers are exact, and each takes bounded work: a question looks at
@@ -11,6 +11,7 @@
 //! - `days`: which days of a month are meant; `calendar`: the next and the last time in a calendar without clock changes
 //! - [`zone`]: a time zone as segments of constant offset, in which local time only grows
 //! - [`schedule`]: the two together
+//! - `reading`: plain English
 //! - `jitter`: how far a run is moved from its time
 
 mod calendar;
@@ -20,6 +21,7 @@ mod field;
 mod item;
 mod jitter;
 mod parse;
+mod reading;
 pub mod schedule;
 pub mod zone;
 
@@ -31,7 +33,7 @@ pub use field::Field;
 pub use jitter::jitter;
 pub use parse::EXPRESSION_BYTES_MAX;
 pub use schedule::{Dst, Occurrence, SEARCH_YEARS, Schedule, Touched};
-pub use zone::{UnknownZone, Zone};
+pub use zone::{UnknownZone, Zone, time_of};
 
 use alloc::format;
 use alloc::string::String;

@@ -81,17 +81,6 @@ pub enum Touched {
     RepeatSkipped,
 }
 
-impl Touched {
-    /// As it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::MovedFromGap => "moved-from-gap",
-            Self::Repeated => "repeated",
-            Self::RepeatSkipped => "repeat-skipped",
-        }
-    }
-}
-
 impl Schedule {
     /// Reads an expression. `name_for_hash` is what an `H` in it is a hash of: the job's [full name](super::full_name).
     pub fn parse(text: &str, name_for_hash: &str) -> Result<Self, ScheduleError> {
@@ -210,7 +199,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn first_from(&self, first: i64, steps: &mut u64) -> Option<Occurrence> {
         let limit = first.saturating_add(SEARCH_SECONDS);
-        let mut segment = Segment::containing(self.zone, first)?;
+        let mut segment = Segment::ahead(self.zone, first)?;
         loop {
             *steps += 1;
             let lowest = self.lowest(&segment);
@@ -228,7 +217,7 @@ impl Walk<'_> {
 
     fn last_until(&self, last: i64, after: i64, steps: &mut u64) -> Option<Occurrence> {
         let limit = after.max(last.saturating_sub(SEARCH_SECONDS));
-        let mut segment = Segment::containing(self.zone, last)?;
+        let mut segment = Segment::back(self.zone, last)?;
         loop {
             *steps += 1;
             let before = segment.local_end().min(last + 1 + segment.offset);

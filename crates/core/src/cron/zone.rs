@@ -25,11 +25,8 @@ impl fmt::Display for UnknownZone {
 
 impl core::error::Error for UnknownZone {}
 
-/// How much earlier a segment may have ended and still have had later local times than the next: no two offsets are
-/// further apart.
+/// No two offsets are further apart: whatever happened longer ago, today's local times were not shown then.
 const OFFSETS_APART_SECONDS: i64 = 2 * 86_400;
-/// Changes within that time; there were never two.
-const CHANGES_MAX: usize = 8;
 
 impl Zone {
     /// The zone of a name, in upper or lower case.
@@ -52,8 +49,9 @@ impl Zone {
         Some(time.display_with_offset(self.zone.to_offset(time)).to_string())
     }
 
-    fn offset(&self, second: i64) -> i64 {
-        Timestamp::from_second(second).map_or(0, |time| i64::from(self.zone.to_offset(time).seconds()))
+    fn offset(&self, second: i64) -> Option<i64> {
+        let time = Timestamp::from_second(second).ok()?;
+        Some(i64::from(self.zone.to_offset(time).seconds()))
     }
 
     /// When clocks are changed next after a second, and the offset from then on.
@@ -61,17 +59,18 @@ impl Zone {
         let change = self.zone.following(Timestamp::from_second(second).ok()?).next()?;
         Some((change.timestamp().as_second(), i64::from(change.offset().seconds())))
     }
+}
 
-    /// When clocks were last changed before a second.
-    fn change_before(&self, second: i64) -> Option<i64> {
-        let change = self.zone.preceding(Timestamp::from_second(second).ok()?).next()?;
-        Some(change.timestamp().as_second())
-    }
+/// The time that a text like `2026-03-28T00:00:00Z` means. Nothing before 1970, and nothing without an offset.
+pub fn time_of(text: &str) -> Option<WallTime> {
+    let time: Timestamp = text.parse().ok()?;
+    u64::try_from(time.as_millisecond()).ok().map(WallTime)
 }
 
 /// A time in which the offset stays the same; all in seconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment {
+    /// Where it began, or where looking at it began.
     pub start: i64,
     /// The first second of the next.
     pub end: i64,
@@ -85,33 +84,63 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// The one that a second is in. Nothing after the year 9999.
-    pub fn containing(zone: &Zone, second: i64) -> Option<Self> {
-        Timestamp::from_second(second).ok()?;
-        Some(Self::of(zone, zone.change_before(second + 1), zone.offset(second), second))
+    /// The one that a second is in, for whoever looks ahead from there. Nothing after the year 9999.
+    pub fn ahead(zone: &Zone, second: i64) -> Option<Self> {
+        Self::containing(zone, second, OFFSETS_APART_SECONDS)
+    }
+
+    /// The one that a second is in, for whoever looks back from there: a year of it at most.
+    pub fn back(zone: &Zone, second: i64) -> Option<Self> {
+        const YEAR_SECONDS: i64 = 366 * 86_400;
+        Self::containing(zone, second, YEAR_SECONDS)
     }
 
     /// The one after it.
     pub fn next(self, zone: &Zone) -> Option<Self> {
-        Some(Self::of(zone, Some(self.end), self.next_offset?, self.end))
-    }
-
-    /// The one before it.
-    pub fn previous(self, zone: &Zone) -> Option<Self> {
-        // A segment that began with the first second of all times has none before it.
-        Self::containing(zone, self.start.checked_sub(1)?)
-    }
-
-    fn of(zone: &Zone, start: Option<i64>, offset: i64, within: i64) -> Self {
-        let next = zone.change_after(within);
-        let first = Timestamp::MIN.as_second();
-        Self {
-            start: start.unwrap_or(first),
+        let offset = self.next_offset?;
+        let next = zone.change_after(self.end);
+        Some(Self {
+            start: self.end,
             end: next.map_or(Timestamp::MAX.as_second(), |(end, _)| end),
             offset,
-            shown_before: start.map_or(first + offset, |start| shown_before(zone, start)),
+            shown_before: self.local_end().max(self.shown_before),
             next_offset: next.map(|(_, offset)| offset),
-        }
+        })
+    }
+
+    /// The one before it; it may be a part of the same.
+    pub fn previous(self, zone: &Zone) -> Option<Self> {
+        Self::back(zone, self.start.checked_sub(1)?)
+    }
+
+    /// Goes forward from a while before: asked for the change before a time, jiff may name one that never was, shortly
+    /// after the last one that is tabulated (America/Ciudad_Juarez, December 2022).
+    fn containing(zone: &Zone, second: i64, back: i64) -> Option<Self> {
+        let looked_at_from = second.checked_sub(back)?;
+        let mut at = looked_at_from.checked_sub(OFFSETS_APART_SECONDS)?;
+        let mut offset = zone.offset(at)?;
+        let mut shown = at + offset;
+        let mut began = None;
+        let next = loop {
+            match zone.change_after(at) {
+                Some((change, next_offset)) if change <= second => {
+                    shown = shown.max(change + offset);
+                    if change > looked_at_from {
+                        began = Some((change, shown));
+                    }
+                    (at, offset) = (change, next_offset);
+                }
+                next => break next,
+            }
+        };
+        let (start, shown_before) = began.unwrap_or((looked_at_from, looked_at_from + offset));
+        Some(Self {
+            start,
+            end: next.map_or(Timestamp::MAX.as_second(), |(end, _)| end),
+            offset,
+            shown_before,
+            next_offset: next.map(|(_, offset)| offset),
+        })
     }
 
     pub fn local_start(&self) -> i64 {
@@ -123,18 +152,60 @@ impl Segment {
     }
 }
 
-/// The local time that had been reached when clocks were changed.
-fn shown_before(zone: &Zone, change: i64) -> i64 {
-    let mut reached = change + zone.offset(change - 1);
-    let mut earlier = change;
-    for _ in 0..CHANGES_MAX {
-        match zone.change_before(earlier) {
-            Some(before) if before > change - OFFSETS_APART_SECONDS => {
-                reached = reached.max(before + zone.offset(before - 1));
-                earlier = before;
-            }
-            _ => break,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cron::{Dst, Schedule, Touched};
+    use alloc::vec;
+
+    #[test]
+    fn zones_are_those_of_the_database_as_it_spells_them() {
+        for (name, known) in
+            [("Europe/Berlin", "Europe/Berlin"), ("europe/BERLIN", "Europe/Berlin"), ("utc", "UTC")]
+        {
+            assert_eq!(Zone::parse(name).unwrap().name(), known);
+        }
+        for name in
+            ["", "Berlin", "Etc/Unknown", "+01:00", "CET-1CEST", "Europe/Berlin ", "Europe/Berl\u{fc}n"]
+        {
+            assert_eq!(Zone::parse(name), Err(UnknownZone), "{name}");
+        }
+        let berlin = Zone::parse("Europe/Berlin").unwrap();
+        assert_eq!(berlin.local(WallTime(1_774_746_000_000)).unwrap(), "2026-03-29T03:00:00+02:00");
+        assert_eq!(berlin.local(WallTime(u64::MAX)), None);
+    }
+
+    #[test]
+    fn a_time_is_read_with_its_offset_and_not_without() {
+        for text in ["2026-03-29T01:00:00Z", "2026-03-29T03:00:00+02:00", "2026-03-29 01:00:00.000Z"] {
+            assert_eq!(time_of(text), Some(WallTime(1_774_746_000_000)), "{text}");
+        }
+        for text in ["", "2026-03-29", "2026-03-29T01:00:00", "1969-12-31T23:59:59Z", "now"] {
+            assert_eq!(time_of(text), None, "{text}");
         }
     }
-    reached
+
+    #[test]
+    fn a_second_change_within_minutes_makes_nothing_come_twice() {
+        // On 10 April clocks go from 03:00 back to 02:00, and a quarter of an hour later from 02:15 to 03:15. No zone
+        // has had such a day yet.
+        let zone = TimeZone::posix("XXX0YYY-1,J100/2:15,J100/3").unwrap();
+        let zone = Zone { zone, name: String::new() };
+        let found = |text: &str| {
+            let schedule = Schedule::parse(text, "").unwrap();
+            let (from, until) = (WallTime(1_775_779_200_000), WallTime(1_775_779_200_000 + 6 * 3_600_000));
+            let found = schedule.between(from, until, 10, &zone, Dst::Vixie);
+            let latest = schedule.latest_at_or_before(until, from, &zone, Dst::Vixie);
+            assert_eq!(latest.as_ref(), found.last());
+            for found in &found {
+                assert_eq!(schedule.latest_at_or_before(found.at, from, &zone, Dst::Vixie), Some(*found));
+            }
+            found.iter().map(|found| (zone.local(found.at).unwrap(), found.touched)).collect::<vec::Vec<_>>()
+        };
+        let at = |text: &str, touched| (String::from(text), touched);
+        assert_eq!(found("5 2 * * *"), [at("2026-04-10T02:05:00+01:00", Some(Touched::RepeatSkipped))]);
+        // It came, and isn't owed. That it would have come again is what the first change alone would have brought.
+        assert_eq!(found("30 2 * * *"), [at("2026-04-10T02:30:00+01:00", Some(Touched::RepeatSkipped))]);
+        assert_eq!(found("10 3 * * *"), [at("2026-04-10T03:15:00+01:00", Some(Touched::MovedFromGap))]);
+    }
 }

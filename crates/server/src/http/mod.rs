@@ -10,6 +10,7 @@
 //! - `definition`, `quota`: what a definition means; how an outcome is shown in headers
 //! - [`jobs`], [`runs`]: `/v1/jobs`, `/v1/runs`: defining jobs and asking something of them; what became of a run
 //! - `job_definition`: what a job's definition means
+//! - [`preview`]: `/v1/jobs:preview`, when a schedule would be due
 //! - [`batch`]: `/v1/batch`, several calls in one request
 //! - [`cluster`]: `/v1/nodes`, `/v1/ring`, `/v1/hotkeys`, and what other nodes forward
 //! - [`operations`]: health, status, metrics
@@ -39,6 +40,7 @@ pub mod observe;
 pub mod once;
 pub mod openapi;
 pub mod operations;
+pub mod preview;
 pub(crate) mod quota;
 pub mod runs;
 pub mod views;

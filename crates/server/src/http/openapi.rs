@@ -6,7 +6,7 @@
 
 use super::{
     Shared, batch, bundle, cluster, election, elections, fence, jobs, limit, limit_log, limits, lock,
-    observe, once, operations, runs, views, watch,
+    observe, once, operations, preview, runs, views, watch,
 };
 use baton_api::batch::{Answer, BatchAnswer};
 use baton_api::election::ElectionEvent;
@@ -90,6 +90,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(jobs::history))
         .routes(routes!(runs::get))
         .routes(routes!(runs::cancel))
+        .routes(routes!(preview::preview_schedule))
         .routes(routes!(batch::batch))
         .routes(routes!(cluster::nodes))
         .routes(routes!(cluster::ring))

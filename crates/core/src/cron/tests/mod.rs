@@ -2,6 +2,9 @@
 
 mod due;
 mod expressions;
+mod oracle;
+mod random;
+mod readings;
 
 use super::{Dst, Occurrence, Schedule, Touched, Zone};
 use crate::record::WallTime;
