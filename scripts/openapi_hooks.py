@@ -17,6 +17,10 @@ grants = []
 claims = []
 # Limits that were defined: (name as in a path, namespace), the newest last.
 limits = []
+# Jobs that were defined: (name as in a path, namespace), the newest last.
+jobs = []
+# Runs that were asked for, by their ids.
+runs = []
 lock = threading.Lock()
 calls = 0
 
@@ -101,6 +105,26 @@ def use_a_limit(case):
         aim(case, "name", *known)
 
 
+def schedule(job):
+    """A schedule and a zone that there are, and nothing that doesn't go together, which the description says in words. Workers take
+    it: nothing is sent anywhere."""
+    job.update(target={"worker": {"queue": "q"}}, schedule="@daily", timeZone="Europe/Berlin")
+    if job.get("guarantee") == "at_most_once":
+        job.pop("retry", None)
+
+
+def use_a_job(case):
+    """Every other call about one job is about one that there is."""
+    if known := every_other(jobs):
+        aim(case, "name", *known)
+
+
+def use_a_run(case):
+    """Every other call about one run is about one that there is."""
+    if known := every_other(runs):
+        case.path_parameters["runId"] = known
+
+
 def ask_for_times(preview):
     """Texts with a language of their own, which a schema can't say: a schedule, a time zone; a name for its hash."""
     global calls
@@ -181,6 +205,10 @@ def before_call(context, case, kwargs):
                 agree(case.body)
             if path == "/v1/limits/{name}":
                 define(case.body)
+            if path == "/v1/jobs/{name}":
+                schedule(case.body)
+            if path.endswith("/backfill"):
+                case.body.update({"from": 1_700_000_000_000, "to": 1_700_000_000_000 + 86_400_000})
             if path == "/v1/jobs:preview":
                 ask_for_times(case.body)
             if path == "/v1/limits:check":
@@ -191,6 +219,10 @@ def before_call(context, case, kwargs):
             use_a_claim(case)
         if path.startswith("/v1/limits/{name}/"):
             use_a_limit(case)
+        if path.startswith("/v1/jobs/{name}/"):
+            use_a_job(case)
+        if "{runId}" in path:
+            use_a_run(case)
     if isinstance(case.body, dict):
         shorten(case.body, by_default=path.endswith("/campaign"))
         for call in inner_calls(case.body):
@@ -211,6 +243,14 @@ def after_call(context, case, response):
         with lock:
             limits.append((quote(response.json()["name"], safe=""), namespace))
             del limits[:-GRANTS_MAX]
+    if case.operation.path == "/v1/jobs/{name}" and case.method == "PUT" and response.status_code == 200:
+        with lock:
+            jobs.append((quote(response.json()["name"], safe=""), namespace))
+            del jobs[:-GRANTS_MAX]
+    if case.operation.path == "/v1/jobs/{name}/run" and response.status_code == 200:
+        with lock:
+            runs.append(response.json()["runId"])
+            del runs[:-GRANTS_MAX]
     if response.status_code == 200:
         granted = []
         if case.operation.path.endswith("/acquire"):

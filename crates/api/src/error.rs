@@ -49,6 +49,8 @@ error_codes! {
     Internal = "INTERNAL", 500, 70;
     /// Something in the request is not allowed; `field` says what.
     InvalidArgument = "INVALID_ARGUMENT", 400, 64;
+    /// There is no job of this name.
+    JobNotFound = "JOB_NOT_FOUND", 404, 69;
     /// The leader's lease ran out, or was taken away: someone else may lead.
     LeadershipLost = "LEADERSHIP_LOST", 409, 75;
     /// As much was used as may be; `retryAfterMillis` says when to come back.
@@ -89,6 +91,12 @@ error_codes! {
     ReceiptInvalid = "RECEIPT_INVALID", 403, 77;
     /// The same requestId came with other parameters.
     RequestIdReused = "REQUEST_ID_REUSED", 422, 65;
+    /// The run had ended before.
+    RunEnded = "RUN_ENDED", 409, 75;
+    /// The attempt isn't running any more: its lease ran out, or it was called off.
+    RunLost = "RUN_LOST", 409, 76;
+    /// There is no run of this id, or it isn't kept any more.
+    RunNotFound = "RUN_NOT_FOUND", 404, 69;
     /// A higher fencing token was seen: another holder has come since.
     StaleToken = "STALE_TOKEN", 409, 76;
     /// The server's cap on one call ran out; the place in the queue is kept 15 s for the same requestId.

@@ -9,6 +9,7 @@
 //! - [`once`]: the bodies of `/v1/once`
 //! - [`fence`]: the bodies of `/v1/fences`
 //! - [`mod@limit`]: the bodies of `/v1/limits`; [`rate_limit`]: the header fields that say what is left
+//! - [`job`]: the bodies of `/v1/jobs` and `/v1/runs`
 //! - [`preview`]: the bodies of `/v1/jobs:preview`
 //! - [`batch`]: several lock calls in one request, answered as they complete
 //! - [`cluster`]: the bodies of `/v1/nodes`, `/v1/ring` and `/v1/hotkeys`
@@ -20,6 +21,7 @@ pub mod cluster;
 pub mod election;
 pub mod error;
 pub mod fence;
+pub mod job;
 pub mod limit;
 pub mod limits;
 pub mod lock;

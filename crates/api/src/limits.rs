@@ -75,6 +75,17 @@ pub const PREVIEW_FROM: RangeInclusive<u64> = 0..=32_503_680_000_000;
 /// Bytes of a receipt as text; the real ones are shorter.
 pub const RECEIPT_BYTES: RangeInclusive<usize> = 1..=256;
 
+/// Bytes of a schedule.
+pub const SCHEDULE_BYTES: RangeInclusive<usize> = 1..=256;
+/// Times of a job that may be asked for, in milliseconds since the Unix epoch: up to the year 3000.
+pub const JOB_TIME: RangeInclusive<u64> = 0..=32_503_680_000_000;
+/// Jobs that may follow one.
+pub const JOB_THEN_MAX: usize = 8;
+/// Bytes of what a job sends, or tells a worker.
+pub const JOB_BODY_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of a request's body that defines a job, with as many header fields as may be.
+pub const JOB_BYTES_MAX: usize = 256 * 1024;
+
 /// A lease's id: up to 64 letters, digits and `-_.:`, with a letter or digit at its end.
 pub fn check_lease_id(field: &str, id: &str) -> Result<(), ErrorBody> {
     check_text(field, id, 1..=64)?;

@@ -15,6 +15,7 @@
 //! - [`once`]: the first caller does the work, all others get its result
 //! - [`fence`]: the highest token that a resource was used with
 //! - [`cron`]: schedules: when a job is due
+//! - [`job`]: what has to run, when, and how often really
 #![no_std]
 
 extern crate alloc;
@@ -26,6 +27,7 @@ pub mod commit;
 pub mod cron;
 mod draft;
 pub mod fence;
+pub mod job;
 pub mod limit;
 pub mod lock;
 pub mod meter;

@@ -60,7 +60,7 @@ impl Revision {
 }
 
 /// A store's wall clock in milliseconds since the Unix epoch: for display, never for a decision.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WallTime(pub u64);
 
 impl WallTime {

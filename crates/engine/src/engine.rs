@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::fence::tallies::Tallies;
+use crate::job::{Jobs, scheduler};
 use crate::limit::absent::Absent;
 use crate::limit::definitions::{self, Definitions};
 use crate::limit::fallback::{self, Fallbacks};
@@ -108,6 +109,7 @@ pub(crate) struct Node {
     pub fallbacks: Fallbacks,
     pub forwarding: Forwarding,
     pub hot: HotKeys,
+    pub jobs: Jobs,
     pub draining: Signal,
     /// The store has been reached.
     pub met: Signal,
@@ -178,6 +180,7 @@ impl Engine {
             self.node.desks.emptied().await;
             returning::return_all(&self.node).await;
             holding::settled(&self.node).await;
+            self.node.jobs.dispatch.settled().await;
         };
         if self.node.is_shared {
             tokio::join!(members::retire(&self.node), empties);
@@ -237,6 +240,7 @@ impl Node {
             fallbacks,
             forwarding: Forwarding::default(),
             hot: HotKeys::default(),
+            jobs: Jobs::default(),
             draining: Signal::default(),
             met: Signal::default(),
             started: Instant::now(),
@@ -284,6 +288,8 @@ impl Node {
         tokio::spawn(fallback::keep(node.clone()));
         tokio::spawn(fallback::keep_snapshots(node.clone()));
         tokio::spawn(hot::keep(node.clone()));
+        let index = node.store.watch(baton_core::job::place::index_prefix());
+        tokio::spawn(scheduler::keep(node.clone(), index));
         tokio::spawn(log::keep(node.clone()));
         tokio::spawn(crate::lock::history::keep(node.clone()));
         tokio::spawn(crate::lock::sweep::keep(node.clone()));

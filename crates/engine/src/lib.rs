@@ -11,6 +11,7 @@
 //! - [`lock`]: the lock service, one call a method
 //! - [`once`]: the first caller does the work, all others get its result
 //! - [`fence`]: the highest token that a resource was used with
+//! - [`job`]: what has to run, when, and how often really
 //! - `cursor`: where a list goes on
 //! - `members`: which nodes live, where several share a store
 //! - [`metrics`]: what is counted
@@ -26,6 +27,7 @@ pub mod election;
 pub mod engine;
 pub mod failure;
 pub mod fence;
+pub mod job;
 mod late;
 pub mod limit;
 pub mod lock;

@@ -1,5 +1,6 @@
 //! What is counted. Labels are few and fixed: never a key, an owner or a token (O4).
 
+use crate::job::metrics::JobMetrics;
 use crate::lock::calls::{LockError, Refusal};
 use baton_core::limit::Policy;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -78,6 +79,8 @@ pub struct Metrics {
     pub commit_seconds: Histogram,
     /// Calls that the store failed, by how.
     pub store_errors: Family<OutcomeLabel, Counter>,
+    /// About jobs.
+    pub jobs: JobMetrics,
     /// Lines of history, of locks and of leases, dropped because too many were waiting or the store couldn't take them.
     pub history_dropped: Counter,
 }
@@ -118,6 +121,7 @@ impl Default for Metrics {
             batch_commands: Histogram::new([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]),
             commit_seconds: Histogram::new(SECONDS),
             store_errors: Family::default(),
+            jobs: JobMetrics::default(),
             history_dropped: Counter::default(),
         }
     }
@@ -177,6 +181,7 @@ impl Metrics {
         limits.register_with_unit("spool", help, Unit::Bytes, self.spool_bytes.clone());
         let help = "Checks refused because they could not be written down";
         limits.register("spool_refusals", help, self.spool_refusals.clone());
+        self.jobs.register(registry.sub_registry_with_prefix("job"));
         let store = registry.sub_registry_with_prefix("store");
         store.register("conflicts", "Commits decided again", self.conflicts.clone());
         store.register("batch_commands", "Commands decided in one commit", self.batch_commands.clone());

@@ -1,6 +1,7 @@
 //! What can be set, and what is refused.
 
 use crate::limits_file::LimitsFileError;
+use crate::targets::TargetConfig;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub struct Config {
     pub limits: Option<PathBuf>,
     /// Whether an address that others can reach is fine without authentication.
     pub insecure: bool,
+    /// What jobs may call and start.
+    pub targets: TargetConfig,
     /// How the engine is set up.
     pub engine: baton_engine::Config,
     /// Connections at a time; more are told to come back.
@@ -56,6 +59,7 @@ impl Default for Config {
             store: "embedded:".into(),
             limits: None,
             insecure: false,
+            targets: TargetConfig::default(),
             engine: baton_engine::Config::default(),
             max_connections: 32_768,
             max_waiting: 20_000,

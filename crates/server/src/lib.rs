@@ -11,6 +11,7 @@
 //! - `peers`: other nodes
 //! - [`gate`]: bulkheads, so that waiting never starves releasing
 //! - [`metrics`]: what is counted about requests
+//! - [`targets`]: what the server runs itself when a job is due
 //! - [`telemetry`]: log lines, and what requests are called in them
 //!
 //! # What it promises
@@ -29,6 +30,7 @@ mod peers;
 mod run;
 pub mod server;
 mod socket;
+pub mod targets;
 pub mod telemetry;
 
 pub use config::{Config, ConfigError};

@@ -47,6 +47,13 @@ routes! {
     Health = "/healthz";
     History = "/v1/locks/{lockKey}/history";
     HotKeys = "/v1/hotkeys";
+    Job = "/v1/jobs/{name}";
+    JobBackfill = "/v1/jobs/{name}/backfill";
+    JobPause = "/v1/jobs/{name}/pause";
+    JobResume = "/v1/jobs/{name}/resume";
+    JobRun = "/v1/jobs/{name}/run";
+    JobRuns = "/v1/jobs/{name}/runs";
+    Jobs = "/v1/jobs";
     JobsPreview = "/v1/jobs:preview";
     Limit = "/v1/limits/{name}";
     LimitAudit = "/v1/limits/{name}/audit";
@@ -79,6 +86,8 @@ routes! {
     RenewLeader = "/v1/elections/{name}/renew";
     Resign = "/v1/elections/{name}/resign";
     Ring = "/v1/ring";
+    Run = "/v1/runs/{runId}";
+    RunCancel = "/v1/runs/{runId}/cancel";
     ShouldRateLimit = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
     Status = "/v1/status";
     StreamRateLimitQuotas = "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas";

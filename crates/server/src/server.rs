@@ -9,6 +9,7 @@ use crate::opening::{Opened, opened, tell_warnings};
 use crate::peers::HttpPeers;
 use crate::run::RunError;
 use crate::socket::{self, Socket};
+use crate::targets::Targets;
 use axum::Router;
 use baton_core::WallTime;
 use baton_engine::state::State;
@@ -43,6 +44,7 @@ pub struct Server {
     shared: Arc<Shared>,
     config: Config,
     limits: Option<LimitsFile>,
+    targets: Arc<Targets>,
     stopping: watch::Sender<bool>,
 }
 
@@ -87,13 +89,15 @@ impl Server {
         engine: Engine,
     ) -> Result<Self, RunError> {
         engine.connect_peers(Arc::new(HttpPeers::default()));
+        let targets = Arc::new(Targets::new(&config.targets));
+        engine.set_runner(targets.clone());
         if let Some(limits) = &mut limits {
             // Nobody is served yet: whoever comes first finds them.
             limits.begin(&engine).await;
         }
         let stopping = watch::Sender::new(false);
         let shared = Arc::new(Shared::new(engine, &config, stopping.subscribe()));
-        Ok(Self { listener, address, shared, config, limits, stopping })
+        Ok(Self { listener, address, shared, config, limits, targets, stopping })
     }
 
     /// Whether its store has been reached.
@@ -109,7 +113,7 @@ impl Server {
     /// Serves until `stop`, then drains: no more connections, waiters are told to call again, calls under way are
     /// answered, within the configured time.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
-        let Self { listener, shared, config, limits, stopping, .. } = self;
+        let Self { listener, shared, config, limits, targets, stopping, .. } = self;
         if let Some(limits) = limits {
             tokio::spawn(limits.follow(shared.engine.clone(), stopping.subscribe()));
         }
@@ -153,6 +157,7 @@ impl Server {
         }
         drop(abort);
         closed.recv().await;
+        targets.stop();
         let store = shared.engine.store().clone();
         drop((connections, shared));
         close(store).await;
@@ -165,7 +170,7 @@ fn passes(error: &StoreError) -> bool {
 }
 
 /// By this machine's clock: what time it is until the store says it.
-fn now() -> WallTime {
+pub(crate) fn now() -> WallTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     WallTime(since.as_millis() as u64)
 }

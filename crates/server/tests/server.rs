@@ -23,6 +23,8 @@ mod fuzz;
 mod harness;
 #[path = "server/http2.rs"]
 mod http2;
+#[path = "server/jobs.rs"]
+mod jobs;
 #[path = "server/limits.rs"]
 mod limits;
 #[path = "server/limits_file.rs"]

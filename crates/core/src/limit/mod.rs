@@ -33,7 +33,7 @@ pub mod hot;
 pub mod log;
 pub mod metered;
 pub mod mitigation;
-mod names;
+pub(crate) mod names;
 pub mod purse;
 pub mod quota;
 pub mod receipt;

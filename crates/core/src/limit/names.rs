@@ -28,4 +28,4 @@ macro_rules! names {
     };
 }
 
-pub(super) use names;
+pub(crate) use names;

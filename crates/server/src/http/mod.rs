@@ -8,6 +8,8 @@
 //! - [`fence`]: the fence registry, `/v1/fences`
 //! - [`limits`], [`limit`], [`limit_log`]: `/v1/limits`: defining and looking; checking, giving back, reserving; what was decided
 //! - `definition`, `quota`: what a definition means; how an outcome is shown in headers
+//! - [`jobs`], [`runs`]: `/v1/jobs`, `/v1/runs`: defining jobs and asking something of them; what became of a run
+//! - `job_definition`: what a job's definition means
 //! - [`preview`]: `/v1/jobs:preview`, when a schedule would be due
 //! - [`batch`]: `/v1/batch`, several calls in one request
 //! - [`cluster`]: `/v1/nodes`, `/v1/ring`, `/v1/hotkeys`, and what other nodes forward
@@ -28,6 +30,8 @@ mod events;
 pub(crate) mod exchange;
 pub mod fence;
 pub(crate) mod input;
+mod job_definition;
+pub mod jobs;
 pub mod limit;
 pub mod limit_log;
 pub mod limits;
@@ -38,6 +42,7 @@ pub mod openapi;
 pub mod operations;
 pub mod preview;
 pub(crate) mod quota;
+pub mod runs;
 pub mod views;
 pub mod watch;
 mod whole;

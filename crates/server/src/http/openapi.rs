@@ -5,8 +5,8 @@
 //! for ASCII, and on the safe side for the rest.
 
 use super::{
-    Shared, batch, bundle, cluster, election, elections, fence, limit, limit_log, limits, lock, observe,
-    once, operations, preview, views, watch,
+    Shared, batch, bundle, cluster, election, elections, fence, jobs, limit, limit_log, limits, lock,
+    observe, once, operations, preview, runs, views, watch,
 };
 use baton_api::batch::{Answer, BatchAnswer};
 use baton_api::election::ElectionEvent;
@@ -32,7 +32,7 @@ use utoipa_axum::routes;
         (name = "once", description = "The first caller does the work, all others get its result"),
         (name = "fences", description = "The highest token that a resource was used with"),
         (name = "limits", description = "How much of something a key may use"),
-        (name = "jobs", description = "What is done at a time, and when that is"),
+        (name = "jobs", description = "What has to run, when, and how often really"),
         (name = "operations", description = "Running it"),
     ),
     components(schemas(ErrorBody, BatchAnswer, Answer, LockEvent, ElectionEvent))
@@ -81,6 +81,15 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(limit::reserve))
         .routes(routes!(limit::lease))
         .routes(routes!(limit::give_back))
+        .routes(routes!(jobs::put, jobs::get, jobs::remove))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::run))
+        .routes(routes!(jobs::pause))
+        .routes(routes!(jobs::resume))
+        .routes(routes!(jobs::backfill))
+        .routes(routes!(jobs::history))
+        .routes(routes!(runs::get))
+        .routes(routes!(runs::cancel))
         .routes(routes!(preview::preview_schedule))
         .routes(routes!(batch::batch))
         .routes(routes!(cluster::nodes))
@@ -143,6 +152,16 @@ pub(super) struct OnceKeyParameter {
     /// 1 to 512 bytes, percent-encoded as one segment: `a%2Fb` is the key `a/b`.
     #[param(rename = "onceKey")]
     once_key: String,
+}
+
+/// The run.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code, reason = "describes; the handlers read the path themselves")]
+pub(super) struct RunIdParameter {
+    /// As runs are shown with it.
+    #[param(rename = "runId")]
+    run_id: String,
 }
 
 /// The resource that a fence is for.
@@ -339,17 +358,21 @@ fn refine(name: &str, schema: &mut Value) {
         schema.get_mut("items").into_iter().for_each(|items| refine("lockKey", items));
         return;
     }
+    if name == "then" {
+        schema.get_mut("items").into_iter().for_each(|items| refine("name", items));
+        return;
+    }
     // Numbers may have the same names.
     if !schema.get("type").is_some_and(|kind| *kind == "string" || *kind == json!(["string", "null"])) {
         return;
     }
     let (start, min, max) = match name {
-        "lockKey" | "name" | "onceKey" | "resource" => (r"(?!\.{1,2}$)", 1, 512),
+        "lockKey" | "name" | "onceKey" | "resource" | "runId" => (r"(?!\.{1,2}$)", 1, 512),
         "namespace" => ("", 1, 128),
         "ownerId" | "candidateId" | "successor" => ("", 1, 256),
         "requestId" => ("", 1, 128),
         "lockToken" | "leaderToken" | "claimToken" => ("", 1, 256),
-        "key" | "limit" => ("", 1, 512),
+        "key" | "limit" | "queue" => ("", 1, 512),
         "receipt" => ("", 1, 256),
         "timeZone" => ("", 1, 64),
         "reason" => (r"(?=.*\S)", 1, 1024),

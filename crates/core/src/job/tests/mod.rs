@@ -1,0 +1,8 @@
+//! What jobs do, on a store in a few lines and a clock in the test's hands.
+
+mod asking;
+mod attempts;
+mod editing;
+mod missing;
+mod overlapping;
+mod world;

@@ -1,0 +1,108 @@
+//! What workers and targets say of attempts: claim, heartbeat, complete, fail. The rules are core's.
+
+use super::calls::JobError;
+use crate::engine::{Engine, Node};
+use baton_core::job::{self, AttemptEnd, Beginner, Begun, Heard, Progress, Ready, Run, RunId};
+use baton_core::lock::FencingToken;
+use baton_core::{Revision, WallTime};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A worker that asks for a run.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Its queue's namespace.
+    pub namespace: String,
+    /// Its queue.
+    pub queue: String,
+    /// As runs show it.
+    pub runner: String,
+    /// How long it may not be heard of before it is taken for dead.
+    pub ttl: Duration,
+}
+
+/// A run that a worker has now.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// Its attempt, and what the job says.
+    pub begun: Begun,
+    /// What became of it before.
+    pub run: Run,
+    /// The attempt's.
+    pub fencing: FencingToken,
+    /// When it is taken for dead if it isn't heard of.
+    pub expires_at: WallTime,
+}
+
+impl Engine {
+    /// Takes a run for a worker. Nothing if another has it.
+    pub async fn claim_run(
+        &self,
+        claim: &Claim,
+        due: WallTime,
+        run: RunId,
+    ) -> Result<Option<Claimed>, JobError> {
+        let node = &self.node;
+        let by = Beginner { runner: &claim.runner, nonce: node.random.number(), has_room: true };
+        let ready = Ready { namespace: &claim.namespace, queue: &claim.queue, due, run };
+        let rule = |view: &mut _| job::claim(&ready, &by, claim.ttl, node.now(), view);
+        let decided = node.decide(run.uid.group(), node.deadline(), rule).await?;
+        Ok(decided.reply.map(|(begun, run)| {
+            let fencing = FencingToken::from(begun.token.resolve(decided.revision));
+            Claimed { begun, run, fencing, expires_at: decided.now.after(claim.ttl) }
+        }))
+    }
+
+    /// An attempt lives: its lease lasts until `ttl` from now, or as long as it would have anyway.
+    pub async fn heartbeat_run(
+        &self,
+        id: RunId,
+        token: FencingToken,
+        ttl: Duration,
+    ) -> Result<WallTime, JobError> {
+        let node = &self.node;
+        let rule = |view: &mut _| job::heartbeat(id, Revision(token.0), ttl, view);
+        let decided = node.decide(id.uid.group(), node.deadline(), rule).await?;
+        if !decided.reply {
+            return Err(JobError::RunLost);
+        }
+        let touched = decided.witnessed.first().and_then(Option::as_ref);
+        Ok(decided.now.after(touched.and_then(|lease| lease.expires_in).unwrap_or(ttl)))
+    }
+
+    /// An attempt has ended; how far its run is after it.
+    pub async fn finish_run(
+        &self,
+        id: RunId,
+        token: FencingToken,
+        end: &AttemptEnd,
+    ) -> Result<Progress, JobError> {
+        self.node.finish_run(id, token, end, self.node.deadline()).await
+    }
+}
+
+impl Node {
+    pub(super) async fn finish_run(
+        &self,
+        id: RunId,
+        token: FencingToken,
+        end: &AttemptEnd,
+        until: Instant,
+    ) -> Result<Progress, JobError> {
+        let rule = |view: &mut _| job::finish(id, Revision(token.0), end, self.now(), view);
+        match self.decide(id.uid.group(), until, rule).await?.reply {
+            Heard::Yes { progress } => {
+                self.metrics.jobs.ended(progress);
+                Ok(progress)
+            }
+            Heard::Lost => Err(JobError::RunLost),
+            Heard::Unknown => Err(JobError::RunNotFound),
+        }
+    }
+
+    /// An attempt was never made. Should that not be heard, its lease runs out.
+    pub(super) async fn give_run_back(&self, id: RunId, token: FencingToken, until: Instant) {
+        let rule = |view: &mut _| job::give_back(id, Revision(token.0), self.now(), view);
+        drop(self.decide(id.uid.group(), until, rule).await);
+    }
+}

@@ -1,0 +1,205 @@
+//! How a node runs what is its own to run: requests and commands.
+//!
+//! An attempt is recorded before it is handed over, with a lease that lasts as long as it may take, and a while. What there is no room
+//! for waits in memory for a moment, in a queue with a bound; what waits too long goes back to the store, as if it had
+//! not begun; and beyond the queue nothing is begun at all.
+
+use super::calls::JobError;
+use crate::engine::{Engine, Node};
+use baton_core::Name;
+use baton_core::WallTime;
+use baton_core::job::{AttemptEnd, Begun, Definition, GRACE, RunId};
+use baton_core::lock::FencingToken;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+/// Attempts that a node makes at once; others wait.
+const RUNNING_MAX: usize = 1_024;
+/// Attempts that a node makes or has waiting; beyond it runs stay in the store.
+const BEGUN_MAX: usize = 16 * 1_024;
+/// An attempt that wasn't made this long after it was begun goes back.
+const BEGIN_WITHIN: Duration = Duration::from_secs(5);
+/// What is under way when the node stops has this long to end.
+const END_WITHIN: Duration = Duration::from_secs(5);
+/// Between tries to say how an attempt ended.
+const SAY_AGAIN: Duration = Duration::from_millis(200);
+
+/// An attempt of a run, to be made now and once.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// Its job.
+    pub job: Name,
+    /// Its run: the same for all attempts.
+    pub run: RunId,
+    /// From 1.
+    pub attempt: u32,
+    /// Higher than that of every earlier attempt.
+    pub fencing: FencingToken,
+    /// When the run was to begin.
+    pub due: WallTime,
+    /// What the job says.
+    pub definition: Arc<Definition>,
+    /// It has to be over then: nothing may be sent after it, since the run may then be somebody else's, or said to be lost.
+    pub until: Instant,
+}
+
+/// What came of an attempt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ran {
+    /// It has ended.
+    Ended(AttemptEnd),
+    /// The target has taken it, and will say itself how it ended.
+    Taken,
+}
+
+/// An attempt under way.
+pub type Running<'a> = Pin<Box<dyn Future<Output = Ran> + Send + 'a>>;
+
+/// Makes attempts: sends requests, starts commands. Dropped before its end, it stops.
+pub trait Runner: Send + Sync + 'static {
+    /// Makes one. It is dropped at `attempt.until`.
+    fn run<'a>(&'a self, attempt: &'a Attempt) -> Running<'a>;
+}
+
+/// What a node runs.
+pub(crate) struct Dispatch {
+    runner: OnceLock<Arc<dyn Runner>>,
+    begun: AtomicUsize,
+    room: Semaphore,
+    /// To be told when their run is called off.
+    under_way: Mutex<BTreeMap<RunId, Arc<Notify>>>,
+    idle: Notify,
+}
+
+impl Default for Dispatch {
+    fn default() -> Self {
+        Self {
+            runner: OnceLock::new(),
+            begun: AtomicUsize::new(0),
+            room: Semaphore::new(RUNNING_MAX),
+            under_way: Mutex::default(),
+            idle: Notify::new(),
+        }
+    }
+}
+
+impl Dispatch {
+    /// Whether one more may be begun.
+    pub fn has_room(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) < BEGUN_MAX
+    }
+
+    /// A run was called off: if it is here it stops.
+    pub fn call_off(&self, run: RunId) {
+        let under_way = self.under_way.lock().expect("no panic while held");
+        if let Some(told) = under_way.get(&run) {
+            told.notify_one();
+        }
+    }
+
+    fn enter(&self, run: RunId) -> Arc<Notify> {
+        let told = Arc::new(Notify::new());
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.under_way.lock().expect("no panic while held").insert(run, told.clone());
+        told
+    }
+
+    fn leave(&self, run: RunId, told: &Arc<Notify>) {
+        let mut under_way = self.under_way.lock().expect("no panic while held");
+        // A later attempt of the same run may be here already.
+        if under_way.get(&run).is_some_and(|other| Arc::ptr_eq(other, told)) {
+            under_way.remove(&run);
+        }
+        drop(under_way);
+        if self.begun.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.idle.notify_waiters();
+        }
+    }
+
+    /// Before the node stops: what is under way has a moment to end. What doesn't is noticed when its lease runs out.
+    pub async fn settled(&self) {
+        let until = Instant::now() + END_WITHIN;
+        loop {
+            let idle = self.idle.notified();
+            if self.begun.load(Ordering::Relaxed) == 0 || timeout_at(until, idle).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// From now on this is how attempts are made; the first one said counts.
+    pub fn set_runner(&self, runner: Arc<dyn Runner>) {
+        drop(self.node.jobs.dispatch.runner.set(runner));
+    }
+}
+
+impl Node {
+    /// Makes an attempt that was begun by a commit which was sent at `sent`.
+    pub(super) fn dispatch(self: &Arc<Self>, job: &Name, begun: Begun, fencing: FencingToken, sent: Instant) {
+        let attempt = Attempt {
+            job: job.clone(),
+            run: begun.run,
+            attempt: begun.attempt,
+            fencing,
+            due: begun.due,
+            definition: Arc::new(begun.definition),
+            until: sent + begun.lease.saturating_sub(GRACE),
+        };
+        let node = self.clone();
+        let told = node.jobs.dispatch.enter(attempt.run);
+        tokio::spawn(async move {
+            let (run, lease_ends) = (attempt.run, sent + begun.lease);
+            if let Some(ran) = node.make(&attempt, &told).await {
+                node.say(&attempt, ran, lease_ends).await;
+            }
+            node.jobs.dispatch.leave(run, &told);
+        });
+    }
+
+    /// Makes an attempt, when there is room. Nothing if it was called off, or given back.
+    async fn make(&self, attempt: &Attempt, told: &Notify) -> Option<Ran> {
+        let dispatch = &self.jobs.dispatch;
+        let begin_by = (Instant::now() + BEGIN_WITHIN).min(attempt.until);
+        let Ok(Ok(_room)) = timeout_at(begin_by, dispatch.room.acquire()).await else {
+            self.give_run_back(attempt.run, attempt.fencing, attempt.until).await;
+            return None;
+        };
+        let late = self.now().0.saturating_sub(attempt.due.0);
+        self.metrics.jobs.dispatch_seconds.observe(Duration::from_millis(late).as_secs_f64());
+        let Some(runner) = dispatch.runner.get() else {
+            return Some(Ran::Ended(AttemptEnd::failed("this node runs no jobs")));
+        };
+        if Instant::now() >= attempt.until {
+            // It slept so long that the attempt isn't its own any more.
+            return None;
+        }
+        tokio::select! {
+            biased;
+            () = told.notified() => None,
+            ran = timeout_at(attempt.until, runner.run(attempt)) => Some(ran.unwrap_or_else(|_| {
+                let reason = Some(baton_core::job::Reason::Timeout);
+                Ran::Ended(AttemptEnd { reason, ..AttemptEnd::failed("it took longer than its timeout") })
+            })),
+        }
+    }
+
+    /// Says how an attempt ended, for as long as its lease lasts.
+    async fn say(&self, attempt: &Attempt, ran: Ran, until: Instant) {
+        let Ran::Ended(end) = ran else { return };
+        loop {
+            match self.finish_run(attempt.run, attempt.fencing, &end, self.deadline()).await {
+                Err(JobError::Failed(_)) if Instant::now() + SAY_AGAIN < until => {
+                    tokio::time::sleep(SAY_AGAIN).await;
+                }
+                _ => return,
+            }
+        }
+    }
+}
