@@ -16,6 +16,7 @@
 //! - [`metrics`]: what is counted
 //! - [`peers`]: how nodes speak with each other
 //! - [`random`]: where ids and secrets come from, so that a simulation can decide it
+//! - [`replica`]: this node's own copy of what needs no agreement
 //! - [`signal`]: a flag that is raised once
 //! - [`state`]: what a node keeps on a disk of its own
 
@@ -34,6 +35,7 @@ pub mod metrics;
 pub mod once;
 pub mod peers;
 pub mod random;
+pub mod replica;
 pub mod signal;
 pub mod state;
 

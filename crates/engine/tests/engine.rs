@@ -18,6 +18,9 @@ mod engine {
     mod overflow;
     mod owned;
     mod promptly;
+    mod replica;
+    mod replica_crash;
+    mod replica_merge;
     mod shares;
     mod stopping;
 }

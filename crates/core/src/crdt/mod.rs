@@ -7,6 +7,7 @@
 //! - [`row`]: one counter, element or register; how two replicas' rows are joined
 //! - [`delta`]: what a write changed, to be told to others
 //! - [`counter`], [`set`], [`register`], [`removal`]: writing and reading them
+//! - [`edit`]: what a caller may ask for
 //! - [`renewal`]: old dots written again under new ones
 //! - [`clock`]: the time that orders writes of registers
 //! - [`presence`]: who is there, without a common clock
@@ -23,6 +24,7 @@ pub mod context;
 pub mod counter;
 pub mod delta;
 pub mod dot;
+pub mod edit;
 pub mod kind;
 pub mod presence;
 pub mod register;
@@ -37,11 +39,12 @@ pub use clock::{Clock, Hlc};
 pub use context::Context;
 pub use delta::{Change, Delta};
 pub use dot::{Actor, Dot};
+pub use edit::{Act, Edit, EditRefused, RequestId};
 pub use kind::{Kind, Object, RowKey};
 pub use row::{Entry, Row};
 
 /// The most bytes of a register's value.
-pub const VALUE_BYTES_MAX: usize = 64 * 1024;
+pub const VALUE_BYTES_MAX: usize = 16 * 1024;
 /// The most bytes of a set's element.
 pub const ELEMENT_BYTES_MAX: usize = 1024;
 /// The most bytes of a row's name: namespace, name, field and element together.
@@ -49,6 +52,6 @@ pub const ROW_NAME_BYTES_MAX: usize = 4 * 1024;
 /// The most slots in a counter that a local write may make; beyond it the write is refused.
 pub const ROW_SLOTS_MAX: usize = 1024;
 /// The most entries of a row that are taken from outside: slots that were made concurrently may be more than one replica allows.
-pub const ROW_ENTRIES_MAX: usize = 4 * ROW_SLOTS_MAX;
+pub const ROW_ENTRIES_MAX: usize = 2 * ROW_SLOTS_MAX;
 /// The most changes in one delta.
 pub const DELTA_CHANGES_MAX: usize = 1024;

@@ -102,8 +102,8 @@ impl Row {
         self.dots().filter(|dot| context.contains(*dot)).collect()
     }
 
-    /// Takes a change in. `context` is of all that this replica has seen, and has to be told of the change's dots afterwards
-    /// ([`Change::dots`]): once all rows of a delta have been through here.
+    /// Takes a change in. `context` is of all that this replica has seen, and has to be told of the change's dots
+    /// ([`Change::dots`]) before the next one comes.
     pub fn apply(&mut self, change: &Change, context: &Context) {
         self.0.retain(|(dot, _)| !change.removed.contains(dot));
         for (dot, entry) in &change.added {
@@ -128,6 +128,20 @@ impl Row {
             added: theirs.0.iter().filter(|(dot, _)| !context.contains(*dot)).cloned().collect(),
             removed: self.dots().filter(gone).collect(),
         }
+    }
+
+    /// A hash of the row and its name, that all replicas which have it alike agree on.
+    pub fn hash(&self, key: &RowKey) -> u64 {
+        xxhash_rust::xxh3::xxh3_64_with_seed(&self.encode(), key.hash())
+    }
+
+    /// Memory and disk that it takes, about: more than its bytes.
+    pub fn size(&self) -> usize {
+        let values = self.0.iter().map(|(_, entry)| match entry {
+            Entry::Value { value, .. } => value.len(),
+            Entry::Member | Entry::Tally { .. } => 0,
+        });
+        64 * self.0.len() + values.sum::<usize>()
     }
 
     fn get(&self, dot: Dot) -> Option<&Entry> {

@@ -33,6 +33,9 @@ proptest! {
             prop_assert!(same(&joined(&a, &b), &joined(&b, &a)), "{:?} one way and the other", kind);
             prop_assert!(same(&joined(&joined(&a, &b), &c), &joined(&a, &joined(&b, &c))), "{:?} grouped", kind);
             prop_assert!(same(&joined(&a, &a), &a), "{:?} with itself", kind);
+            for (key, row) in &a.rows {
+                prop_assert!(row.difference(&a.context, key, row, &a.context).is_empty(), "{:?} tells itself", kind);
+            }
             let both = joined(&a, &b);
             prop_assert!(same(&joined(&both, &b), &both), "{:?} again", kind);
         }
