@@ -6,6 +6,7 @@
 //! - `write`: local writes; [`Written`]
 //! - `read`: local reads; [`Reading`]
 //! - `merge`: what other replicas tell; [`Merged`], [`Page`]
+//! - `renew`: rows let go of runs that are over; [`Renewed`]
 //! - `ahead`: what was decided and isn't durable yet; `durable`: what is
 //! - `flush`: the one task that makes it so
 //! - `memo`: requests that were answered
@@ -28,12 +29,14 @@ mod merge;
 mod open;
 mod read;
 mod records;
+mod renew;
 mod write;
 
 pub use durable::{BUCKETS, Digest};
 pub use merge::{Merged, Page};
 pub use open::{OpenError, Options};
 pub use read::{Part, Reading};
+pub use renew::Renewed;
 pub use write::{EDITS_MAX, Request, Written};
 
 use ahead::Ahead;
