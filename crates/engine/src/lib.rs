@@ -17,6 +17,7 @@
 //! - [`peers`]: how nodes speak with each other
 //! - [`random`]: where ids and secrets come from, so that a simulation can decide it
 //! - [`replica`]: this node's own copy of what needs no agreement
+//! - [`replication`]: replicas tell each other what changed, and find out what they missed
 //! - [`signal`]: a flag that is raised once
 //! - [`state`]: what a node keeps on a disk of its own
 
@@ -36,6 +37,7 @@ pub mod once;
 pub mod peers;
 pub mod random;
 pub mod replica;
+pub mod replication;
 pub mod signal;
 pub mod state;
 

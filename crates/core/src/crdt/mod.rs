@@ -9,6 +9,7 @@
 //! - [`counter`], [`set`], [`register`], [`removal`]: writing and reading them
 //! - [`edit`]: what a caller may ask for
 //! - [`renewal`]: old dots written again under new ones
+//! - [`sync`]: how two replicas find out what one of them has missed
 //! - [`clock`]: the time that orders writes of registers
 //! - [`presence`]: who is there, without a common clock
 //!
@@ -32,6 +33,7 @@ pub mod removal;
 pub mod renewal;
 pub mod row;
 pub mod set;
+pub mod sync;
 #[cfg(test)]
 mod tests;
 

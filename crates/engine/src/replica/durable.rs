@@ -1,13 +1,10 @@
 //! What is on the disk, in memory: what readers see.
 
-use super::Page;
+use baton_core::crdt::sync::{BUCKETS, Rows, Shown, bucket_of};
 use baton_core::crdt::{Context, Row, RowKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
-
-/// Hashes that replicas compare: rows are spread over as many buckets.
-pub const BUCKETS: usize = 1024;
 
 /// A row, and its hash.
 struct Kept {
@@ -26,19 +23,6 @@ struct Bucket {
     keys: BTreeSet<RowKey>,
     /// The sum of its rows' hashes.
     hash: u64,
-}
-
-/// What a replica has, in short: equal digests mean equal rows.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Digest {
-    /// All that was seen. Not younger than the hashes, so it may be joined once all buckets that differ were compared.
-    pub context: Arc<Context>,
-    /// One for each bucket.
-    pub hashes: Vec<u64>,
-}
-
-pub(super) fn bucket_of(key: &RowKey) -> usize {
-    (key.hash() % BUCKETS as u64) as usize
 }
 
 impl Durable {
@@ -79,34 +63,33 @@ impl Durable {
         self.rows.range((from, Bound::Unbounded)).map(|(key, kept)| (key, &kept.row))
     }
 
-    pub fn digest(&self) -> Digest {
-        Digest {
-            context: self.context.clone(),
-            hashes: self.buckets.iter().map(|bucket| bucket.hash).collect(),
-        }
+    /// The names of this replica's rows in what another has shown, but for those that are the same there.
+    pub fn keys_in(&self, shown: &Shown) -> Vec<RowKey> {
+        let from = shown.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let to = shown.to.as_ref().map_or(Bound::Unbounded, Bound::Included);
+        let keys = self.buckets[shown.bucket].keys.range((from, to));
+        keys.filter(|key| !shown.same.contains(*key)).cloned().collect()
+    }
+}
+
+impl Rows for Durable {
+    fn context(&self) -> &Context {
+        &self.context
     }
 
-    /// The rows of a bucket, in order, after one: as many as fit in about so many bytes.
-    pub fn page(&self, bucket: usize, after: Option<RowKey>, bytes_max: usize) -> Page {
-        let mut page = Page { bucket, after, rows: Vec::new(), to: None };
-        let from = page.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut bytes = 0;
-        for key in self.buckets[bucket].keys.range((from, Bound::Unbounded)) {
-            let row = &self.rows[key].row;
-            bytes += key.bytes().len() + row.size();
-            if bytes > bytes_max && !page.rows.is_empty() {
-                page.to = page.rows.last().map(|(key, _): &(RowKey, Row)| key.clone());
-                break;
-            }
-            page.rows.push((key.clone(), row.clone()));
-        }
-        page
+    fn bucket(&self, bucket: usize) -> u64 {
+        self.buckets[bucket].hash
     }
 
-    /// The names of this replica's rows in what a page covers.
-    pub fn keys_in(&self, page: &Page) -> Vec<RowKey> {
-        let from = page.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let to = page.to.as_ref().map_or(Bound::Unbounded, Bound::Included);
-        self.buckets[page.bucket].keys.range((from, to)).cloned().collect()
+    fn rows<'a>(
+        &'a self,
+        bucket: usize,
+        after: Option<&'a RowKey>,
+    ) -> impl Iterator<Item = (&'a RowKey, &'a Row, u64)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.buckets[bucket].keys.range((from, Bound::Unbounded)).map(|key| {
+            let kept = &self.rows[key];
+            (key, &kept.row, kept.hash)
+        })
     }
 }

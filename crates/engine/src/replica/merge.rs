@@ -1,16 +1,15 @@
 //! What other replicas tell: deltas as they happen, and pages of rows to compare when something was missed.
 //!
-//! To repair from another replica: ask for its [`Digest`](super::Digest), then for all [`Page`]s of every bucket whose hash differs, and
-//! give each to [`Replica::compare`] with the digest's context. When all of them were taken in completely, and only then,
-//! [`Replica::adopt`] that context. It is as old as the hashes or older than any page, so what it covers and the pages
-//! don't have was removed.
+//! To repair from another replica is [`baton_core::crdt::sync`]'s: whatever it shows is given to [`Replica::compare`] with the other's context. When
+//! all of it was taken in completely, and only then, that context is for [`Replica::adopt`].
 
 use super::ahead::{Ahead, HELD_MAX, Staged};
 use super::durable::Durable;
 use super::write::{EDITS_MAX, UNIT_BYTES_MAX};
-use super::{Digest, Failure, Origin, Replica};
+use super::{Failure, Origin, Replica};
 use baton_core::crdt::clock::early_by;
 use baton_core::crdt::context::ACTORS_MAX;
+use baton_core::crdt::sync::{self, Answer, Repair, Reply, Request, Shown};
 use baton_core::crdt::{Change, Context, Delta, Entry, Row, RowKey};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -33,28 +32,39 @@ impl Merged {
     }
 }
 
-/// All rows of a bucket in a range of names.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Page {
-    /// Which bucket.
-    pub bucket: usize,
-    /// From after this name, or from the first.
-    pub after: Option<RowKey>,
-    /// The rows, in order.
-    pub rows: Vec<(RowKey, Row)>,
-    /// Up to and with this name, or to the last.
-    pub to: Option<RowKey>,
-}
-
 impl Replica {
-    /// What this replica has, in short.
-    pub fn digest(&self) -> Digest {
-        self.shared.durable().digest()
+    /// One hash over everything: replicas for which it is the same have the same rows and have seen the same.
+    pub fn whole(&self) -> u64 {
+        sync::whole(&*self.shared.durable())
     }
 
-    /// The rows of a bucket after a name, as many as fit in about so many bytes; at least one.
-    pub fn page(&self, bucket: usize, after: Option<RowKey>, bytes_max: usize) -> Page {
-        self.shared.durable().page(bucket, after, bytes_max)
+    /// Begins to find out what this replica has missed of what another has.
+    pub fn begin_repair(&self) -> (Repair, sync::Ask) {
+        Repair::begin(&*self.shared.durable())
+    }
+
+    /// Goes on with that. What is shown has to be compared before the next question is asked.
+    pub fn take_answer(
+        &self,
+        repair: &mut Repair,
+        answer: Answer,
+    ) -> Result<(Vec<Shown>, sync::Next), sync::repair::Unexpected> {
+        repair.take(answer, &*self.shared.durable())
+    }
+
+    /// Answers another replica, when what it told is durable here.
+    pub async fn answer(&self, request: Request) -> Result<Reply, Failure> {
+        let from = self.actor();
+        let answer = match request.ask {
+            _ if request.to.is_some_and(|to| to != from) => Answer::OtherRun,
+            sync::Ask::Push(delta) => {
+                let Merged { taken, held, skipped } = self.merge(delta).await?;
+                Answer::Took { taken: taken as u64, held: held as u64, skipped: skipped as u64 }
+            }
+            ask => sync::answer(&ask, &*self.shared.durable())
+                .expect("only what is pushed isn't answered by looking"),
+        };
+        Ok(Reply { from, answer })
     }
 
     /// Takes a delta in: in any order, any number of times. Answers when it is durable.
@@ -64,10 +74,10 @@ impl Replica {
         Ok(merged)
     }
 
-    /// Compares a page of another replica, whose whole context is given, with the same rows here, and takes in what differs.
-    pub async fn compare(&self, page: &Page, their_context: &Context) -> Result<Merged, Failure> {
+    /// Compares what another replica has shown, whose whole context is given, with the same rows here, and takes in what differs.
+    pub async fn compare(&self, shown: &Shown, their_context: &Context) -> Result<Merged, Failure> {
         let (merged, durable) =
-            self.take_in(|ahead, durable| differences(ahead, durable, page, their_context))?;
+            self.take_in(|ahead, durable| differences(ahead, durable, shown, their_context))?;
         self.settled(durable).await?;
         Ok(merged)
     }
@@ -111,14 +121,14 @@ impl Replica {
     }
 }
 
-fn differences(ahead: &Ahead, durable: &Durable, page: &Page, their_context: &Context) -> Vec<Change> {
+fn differences(ahead: &Ahead, durable: &Durable, shown: &Shown, their_context: &Context) -> Vec<Change> {
     let none = Row::default();
     let theirs = |key: &RowKey| {
-        let at = page.rows.binary_search_by(|(of, _)| of.cmp(key)).ok()?;
-        Some(&page.rows[at].1)
+        let at = shown.rows.binary_search_by(|(of, _)| of.cmp(key)).ok()?;
+        Some(&shown.rows[at].1)
     };
-    let mut keys = durable.keys_in(page);
-    keys.extend(page.rows.iter().map(|(key, _)| key.clone()));
+    let mut keys = durable.keys_in(shown);
+    keys.extend(shown.rows.iter().map(|(key, _)| key.clone()));
     keys.sort();
     keys.dedup();
     let changes = keys.iter().map(|key| {

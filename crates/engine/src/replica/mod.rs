@@ -5,7 +5,7 @@
 //! - `open`: from a directory to a replica
 //! - `write`: local writes; [`Written`]
 //! - `read`: local reads; [`Reading`]
-//! - `merge`: what other replicas tell; [`Merged`], [`Page`]
+//! - `merge`: what other replicas tell; [`Merged`]
 //! - `renew`: rows let go of runs that are over; [`Renewed`]
 //! - `ahead`: what was decided and isn't durable yet; `durable`: what is
 //! - `flush`: the one task that makes it so
@@ -32,8 +32,7 @@ mod records;
 mod renew;
 mod write;
 
-pub use durable::{BUCKETS, Digest};
-pub use merge::{Merged, Page};
+pub use merge::Merged;
 pub use open::{OpenError, Options};
 pub use read::{Part, Reading};
 pub use renew::Renewed;
