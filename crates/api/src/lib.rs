@@ -11,6 +11,7 @@
 //! - [`mod@limit`]: the bodies of `/v1/limits`; [`rate_limit`]: the header fields that say what is left
 //! - [`batch`]: several lock calls in one request, answered as they complete
 //! - [`cluster`]: the bodies of `/v1/nodes`, `/v1/ring` and `/v1/hotkeys`
+//! - [`replication`]: the body of `/v1/replication`
 //! - [`status`]: the body of `/v1/status`
 
 pub mod batch;
@@ -25,6 +26,7 @@ pub mod lock;
 pub mod mode;
 pub mod once;
 pub mod rate_limit;
+pub mod replication;
 pub mod status;
 
 pub use error::{ErrorBody, ErrorCode};

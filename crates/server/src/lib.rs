@@ -9,6 +9,7 @@
 //! - [`grpc`], `http2`: Envoy's rate limit service, and the connections it comes on
 //! - `limits_file`: limits that are defined in a file
 //! - `peers`: other nodes
+//! - `replica`, `replication`: this node's replica, and the others
 //! - [`gate`]: bulkheads, so that waiting never starves releasing
 //! - [`metrics`]: what is counted about requests
 //! - [`telemetry`]: log lines, and what requests are called in them
@@ -26,6 +27,8 @@ mod limits_file;
 pub mod metrics;
 mod opening;
 mod peers;
+mod replica;
+pub mod replication;
 mod run;
 pub mod server;
 mod socket;

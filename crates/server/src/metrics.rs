@@ -76,6 +76,8 @@ routes! {
     Release = "/v1/locks/{lockKey}/release";
     Renew = "/v1/locks/{lockKey}/renew";
     RenewLeader = "/v1/elections/{name}/renew";
+    Replica = "/v1/peers/replica";
+    Replication = "/v1/replication";
     Resign = "/v1/elections/{name}/resign";
     Ring = "/v1/ring";
     ShouldRateLimit = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";

@@ -114,11 +114,11 @@ impl Link {
     ) -> Result<Reply, NoAnswer> {
         let from = shared.replica.actor();
         let request = Request { from, number: shared.number(), to, ask }.encode();
-        shared.metrics.sent_bytes.inc_by(request.len() as u64);
+        shared.options.metrics.sent_bytes.inc_by(request.len() as u64);
         let answer = shared.wire.exchange(&self.address, lane, &request);
         let answer = timeout(shared.options.answer_within, answer).await;
         let answer = answer.map_err(|_| NoAnswer("it doesn't answer in time".into()))??;
-        shared.metrics.received_bytes.inc_by(answer.len() as u64);
+        shared.options.metrics.received_bytes.inc_by(answer.len() as u64);
         if answer.len() > MESSAGE_BYTES_MAX {
             return Err(NoAnswer("its answer is too large".into()));
         }

@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 /// Counters of replication.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Metrics {
     /// Deltas that others took.
     pub pushes: Counter,

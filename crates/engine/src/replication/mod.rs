@@ -73,11 +73,14 @@ pub struct Options {
     pub answer_within: Duration,
     /// Spreads the questions.
     pub random: Random,
+    /// Where it is counted.
+    pub metrics: Metrics,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { sync: SYNC, answer_within: ANSWER_WITHIN, random: Random::system() }
+        let (random, metrics) = (Random::system(), Metrics::default());
+        Self { sync: SYNC, answer_within: ANSWER_WITHIN, random, metrics }
     }
 }
 
@@ -91,7 +94,6 @@ struct Shared {
     replica: Arc<Replica>,
     wire: Arc<dyn Wire>,
     options: Options,
-    metrics: Metrics,
     /// Of the last request.
     number: AtomicU64,
     links: Mutex<BTreeMap<Arc<str>, Running>>,
@@ -117,26 +119,16 @@ impl Replication {
         options: Options,
         peers: watch::Receiver<Vec<Arc<str>>>,
     ) -> Self {
-        let shared = Arc::new(Shared {
-            replica,
-            wire,
-            options,
-            metrics: Metrics::default(),
-            number: AtomicU64::new(0),
-            links: Mutex::default(),
-        });
+        let shared =
+            Arc::new(Shared { replica, wire, options, number: AtomicU64::new(0), links: Mutex::default() });
         let following = tokio::spawn(follow(Arc::downgrade(&shared), peers));
         Self { shared, following }
     }
 
-    /// The replica.
-    pub fn replica(&self) -> &Arc<Replica> {
-        &self.shared.replica
-    }
-
-    /// What is counted.
-    pub fn metrics(&self) -> &Metrics {
-        &self.shared.metrics
+    /// Ends what it does by itself: nobody is told or asked any more.
+    pub fn stop(&self) {
+        self.following.abort();
+        self.shared.links().clear();
     }
 
     /// How far each other replica is, in the order of addresses.
@@ -148,8 +140,7 @@ impl Replication {
 
 impl Drop for Replication {
     fn drop(&mut self) {
-        self.following.abort();
-        self.shared.links().clear();
+        self.stop();
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
         match round(&shared, &link).await {
             Ok(()) => {
                 pause = 1;
-                shared.metrics.repaired("complete");
+                shared.options.metrics.repaired("complete");
                 let mut state = link.state();
                 state.rounds += 1;
                 state.last_round = Some(Instant::now());
@@ -38,7 +38,7 @@ pub(super) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
             }
             Err(Failed::Away(error)) => {
                 pause = 1;
-                shared.metrics.repaired("away");
+                shared.options.metrics.repaired("away");
                 link.state().failures += 1;
                 if link.up.send_replace(false) {
                     tracing::warn!(peer = %link.address, %error, "another replica can't be asked");
@@ -46,7 +46,7 @@ pub(super) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
             }
             Err(Failed::Wrong(error)) => {
                 pause = (pause * 2).min(PAUSE_ROUNDS_MAX);
-                shared.metrics.repaired("wrong");
+                shared.options.metrics.repaired("wrong");
                 link.state().failures += 1;
                 tracing::error!(peer = %link.address, error, "what another replica has can't be taken in");
             }
@@ -100,7 +100,7 @@ async fn compare(
     for shown in shown {
         let Some(context) = repair.context() else { break };
         let merged = shared.replica.compare(&shown, context).await.map_err(cannot)?;
-        shared.metrics.repaired_changes.inc_by(merged.taken as u64);
+        shared.options.metrics.repaired_changes.inc_by(merged.taken as u64);
         is_complete &= merged.is_complete();
     }
     Ok(is_complete)

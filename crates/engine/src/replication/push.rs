@@ -30,7 +30,7 @@ pub(super) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
             link.state().waiting = queue.outbox.len() as u64;
             if let Err(error) = tell(&mut queue, &delta).await {
                 tracing::debug!(peer = %link.address, %error, "another replica can't be told");
-                shared.metrics.dropped.inc_by(delta.changes.len() as u64);
+                shared.options.metrics.dropped.inc_by(delta.changes.len() as u64);
                 link.state().dropped += delta.changes.len() as u64;
                 link.up.send_replace(false);
                 queue.drop_all();
@@ -48,7 +48,7 @@ async fn tell(queue: &mut Queue<'_>, delta: &Delta) -> Result<(), NoAnswer> {
             _ = queue.next() => {}
         }
     };
-    shared.metrics.pushes.inc();
+    shared.options.metrics.pushes.inc();
     match reply.answer {
         Answer::Took { held: 0, skipped: 0, .. } => link.took(delta, &shared.replica.context()),
         // What it holds or has no room for now it will ask for again.
@@ -96,7 +96,7 @@ impl Queue<'_> {
     }
 
     fn lost(&mut self, changes: u64) {
-        self.shared.metrics.dropped.inc_by(changes);
+        self.shared.options.metrics.dropped.inc_by(changes);
         self.link.state().dropped += changes;
     }
 

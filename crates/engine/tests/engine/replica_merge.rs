@@ -52,9 +52,11 @@ pub async fn rows(replica: &Replica) -> Vec<(RowKey, Row)> {
     let mut rows = Vec::new();
     for bucket in 0..BUCKETS {
         let range = Range { bucket, after: None, to: None, known: vec![] };
-        let ask = Ask::Rows(vec![range]);
+        let ask = Ask::Rows { context: 0, ranges: vec![range] };
         let request = Request { from: replica.actor(), number: 1, to: None, ask };
-        let Answer::Pages(pages) = replica.answer(request).await.unwrap().answer else { unreachable!() };
+        let Answer::Pages { pages, .. } = replica.answer(request).await.unwrap().answer else {
+            unreachable!()
+        };
         rows.extend(pages.into_iter().flat_map(|page| page.rows));
     }
     rows

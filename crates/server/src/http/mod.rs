@@ -10,6 +10,7 @@
 //! - `definition`, `quota`: what a definition means; how an outcome is shown in headers
 //! - [`batch`]: `/v1/batch`, several calls in one request
 //! - [`cluster`]: `/v1/nodes`, `/v1/ring`, `/v1/hotkeys`, and what other nodes forward
+//! - [`replication`]: `/v1/replication`, and what other replicas ask
 //! - [`operations`]: health, status, metrics
 //! - [`openapi`]: the description of all of it
 //! - `calls`: one lock call, for a path as for a line of a batch
@@ -36,12 +37,14 @@ pub mod once;
 pub mod openapi;
 pub mod operations;
 pub(crate) mod quota;
+pub mod replication;
 pub mod views;
 pub mod watch;
 mod whole;
 
 use crate::gate::{Class, Gates, Place};
 use crate::metrics::{Metrics, Route};
+use crate::replica::NodeReplica;
 use answer::Problem;
 use axum::Router;
 use axum::body::Body;
@@ -64,6 +67,7 @@ use tokio::sync::watch::Receiver;
 /// What all requests share.
 pub struct Shared {
     pub(crate) engine: Engine,
+    pub(crate) replica: NodeReplica,
     pub(crate) gates: Gates,
     pub(crate) metrics: Metrics,
     pub(crate) registry: Registry,
@@ -79,6 +83,8 @@ impl Shared {
     pub fn new(engine: Engine, config: &crate::Config, stopping: Receiver<bool>) -> Self {
         let mut registry = Registry::with_prefix("baton");
         engine.metrics().register(&mut registry);
+        let replica = NodeReplica::new(config, &engine);
+        replica.metrics.register(&mut registry);
         Self {
             gates: Gates::new(config),
             metrics: Metrics::new(&mut registry, engine.store().breaker().is_some()),
@@ -87,6 +93,7 @@ impl Shared {
             started: Instant::now(),
             stopping,
             body_within: config.body,
+            replica,
             engine,
         }
     }
@@ -114,6 +121,7 @@ impl Shared {
 pub fn router(server: Arc<Shared>) -> Router {
     let (router, _described) = openapi::routes().split_for_parts();
     let router = router.route(crate::peers::PATH, axum::routing::post(cluster::forwarded));
+    let router = router.route(crate::replication::wire::PATH, axum::routing::post(replication::asked));
     router.method_not_allowed_fallback(method_not_allowed).fallback(not_found).with_state(server)
 }
 

@@ -6,7 +6,7 @@
 
 use super::{
     Shared, batch, bundle, cluster, election, elections, fence, limit, limit_log, limits, lock, observe,
-    once, operations, views, watch,
+    once, operations, replication, views, watch,
 };
 use baton_api::batch::{Answer, BatchAnswer};
 use baton_api::election::ElectionEvent;
@@ -84,6 +84,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(cluster::nodes))
         .routes(routes!(cluster::ring))
         .routes(routes!(cluster::hot_keys))
+        .routes(routes!(replication::status))
         .routes(routes!(operations::health))
         .routes(routes!(operations::ready))
         .routes(routes!(operations::status))

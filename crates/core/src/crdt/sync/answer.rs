@@ -1,7 +1,7 @@
 //! The side that is asked.
 
 use super::message::{Answer, Ask, Page, Range};
-use super::{ANSWER_BYTES_MAX, Rows, buckets_of, group, whole};
+use super::{ANSWER_BYTES_MAX, Rows, buckets_of, context_hash, group, whole};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ pub fn answer(ask: &Ask, rows: &impl Rows) -> Option<Answer> {
             let buckets = groups.iter().flat_map(|group| buckets_of((*group).into()));
             Some(Answer::Hashes(buckets.map(|bucket| rows.bucket(bucket)).collect()))
         }
-        Ask::Rows(ranges) => {
+        Ask::Rows { context, ranges } => {
             let (mut pages, mut bytes) = (Vec::new(), 0);
             for range in ranges {
                 if bytes >= ANSWER_BYTES_MAX {
@@ -26,7 +26,8 @@ pub fn answer(ask: &Ask, rows: &impl Rows) -> Option<Answer> {
                 }
                 pages.push(page(range, rows, &mut bytes));
             }
-            Some(Answer::Pages(pages))
+            let changed = *context != context_hash(rows.context());
+            Some(Answer::Pages { context: changed.then(|| rows.context().clone()), pages })
         }
     }
 }

@@ -1,11 +1,11 @@
 //! What replicas say to each other, as bytes. All of it has bounds, and what is beyond them is refused like what is damaged.
 //!
 //! Layout of a request, version 1: who asks (16), its request's number, whether a certain run is asked (0, or 1 and 16 bytes), then what
-//! is asked. Push (1): a delta. Summary (2): a hash (8). Groups (3): how many, and each in a byte. Rows (4): how many ranges; for each the
-//! bucket, after which name and up to which (empty: none), how many hashes, and those (8 each).
+//! is asked. Push (1): a delta. Summary (2): a hash (8). Groups (3): how many, and each in a byte. Rows (4): the hash of the context that was
+//! shown (8), how many ranges; for each the bucket, after which name and up to which (empty: none), how many hashes, and those (8 each).
 //!
 //! Layout of an answer, version 1: who answers (16), then what. Took (1): how many changes were news, held, skipped. Same (2). Summary (3): the
-//! context, and the groups' hashes (8 each). Hashes (4): how many, and those (8 each). Pages (5): how many; for each up to which name (empty:
+//! context, and the groups' hashes (8 each). Hashes (4): how many, and those (8 each). Pages (5): the context if it is another than was shown (empty if not), how many; for each up to which name (empty:
 //! to the end), how many rows, for each its name and its entries, how many of the asked hashes aren't there, and which they are.
 //! Another run (6).
 
@@ -48,7 +48,12 @@ pub enum Ask {
     /// The hashes of the buckets of these groups.
     Groups(Vec<u8>),
     /// Rows that are different there.
-    Rows(Vec<Range>),
+    Rows {
+        /// A hash of the context that was shown last.
+        context: u64,
+        /// Where.
+        ranges: Vec<Range>,
+    },
 }
 
 /// A part of a bucket, as the asking side has it.
@@ -97,7 +102,13 @@ pub enum Answer {
     /// The asked groups' buckets, one after the other.
     Hashes(Vec<u64>),
     /// As many of the asked ranges as fit, at least one.
-    Pages(Vec<Page>),
+    Pages {
+        /// All that was seen when these rows were looked at, unless that is the context that was shown last: a row that has
+        /// changed since then may lack what only this covers.
+        context: Option<Context>,
+        /// What is there.
+        pages: Vec<Page>,
+    },
     /// It isn't the run that was asked.
     OtherRun,
 }
@@ -125,10 +136,13 @@ impl Request {
             Ask::Push(delta) => to.byte(1).bytes(&delta.encode()),
             Ask::Summary(whole) => to.byte(2).fixed(&whole.to_le_bytes()),
             Ask::Groups(groups) => to.byte(3).bytes(groups),
-            Ask::Rows(ranges) => ranges.iter().fold(to.byte(4).number(ranges.len() as u64), |to, range| {
-                let to = name(name(to.number(range.bucket as u64), &range.after), &range.to);
-                hashes(to, &range.known)
-            }),
+            Ask::Rows { context, ranges } => {
+                let to = to.byte(4).fixed(&context.to_le_bytes()).number(ranges.len() as u64);
+                ranges.iter().fold(to, |to, range| {
+                    let to = name(name(to.number(range.bucket as u64), &range.after), &range.to);
+                    hashes(to, &range.known)
+                })
+            }
         }
         .finish()
     }
@@ -153,9 +167,10 @@ impl Request {
                 Ask::Groups(groups)
             }
             4 => {
-                let mut room = KNOWN_MAX;
+                let (context, mut room) = (hash(&mut from)?, KNOWN_MAX);
                 let count = counted(&mut from, BUCKETS as u64)?;
-                Ask::Rows((0..count).map(|_| range(&mut from, &mut room)).collect::<Result<_, _>>()?)
+                let ranges = (0..count).map(|_| range(&mut from, &mut room)).collect::<Result<_, _>>()?;
+                Ask::Rows { context, ranges }
             }
             _ => return Err(Unreadable),
         };
@@ -175,13 +190,19 @@ impl Reply {
                 .iter()
                 .fold(to.byte(3).bytes(&context.encode()), |to, hash| to.fixed(&hash.to_le_bytes())),
             Answer::Hashes(of) => hashes(to.byte(4), of),
-            Answer::Pages(pages) => pages.iter().fold(to.byte(5).number(pages.len() as u64), |to, page| {
-                let to = name(to, &page.to).number(page.rows.len() as u64);
+            Answer::Pages { context, pages } => {
                 let to =
-                    page.rows.iter().fold(to, |to, (key, row)| to.bytes(key.bytes()).bytes(&row.encode()));
-                let to = to.number(page.lacks.len() as u64);
-                page.lacks.iter().fold(to, |to, place| to.number(*place))
-            }),
+                    to.byte(5).bytes(context.as_ref().map(Context::encode).as_deref().unwrap_or_default());
+                pages.iter().fold(to.number(pages.len() as u64), |to, page| {
+                    let to = name(to, &page.to).number(page.rows.len() as u64);
+                    let to = page
+                        .rows
+                        .iter()
+                        .fold(to, |to, (key, row)| to.bytes(key.bytes()).bytes(&row.encode()));
+                    let to = to.number(page.lacks.len() as u64);
+                    page.lacks.iter().fold(to, |to, place| to.number(*place))
+                })
+            }
             Answer::OtherRun => to.byte(6),
         }
         .finish()
@@ -200,7 +221,13 @@ impl Reply {
                 Answer::Summary { context, groups }
             }
             4 => Answer::Hashes(listed(&mut from, BUCKETS as u64, hash)?),
-            5 => Answer::Pages(listed(&mut from, BUCKETS as u64, page)?),
+            5 => {
+                let context = match from.bytes()? {
+                    [] => None,
+                    context => Some(Context::decode(context)?),
+                };
+                Answer::Pages { context, pages: listed(&mut from, BUCKETS as u64, page)? }
+            }
             6 => Answer::OtherRun,
             _ => return Err(Unreadable),
         };

@@ -4,6 +4,7 @@
 //! - [`message`]: what is asked and answered, as bytes
 //! - [`answer()`]: the side that is asked
 //! - [`repair`]: the side that asks
+//! - [`proof`]: that both are of the same cluster
 //! - [`coalesce`]: what is told as it happens, put together
 //!
 //! # How
@@ -14,12 +15,14 @@
 //!
 //! # Why it is sound
 //! The context is the first thing that the asked side shows, so everything that follows is as old or younger: a dot that the context covers
-//! and a later row doesn't have was removed. That holds within one run of the asked replica only, since a directory may be put
+//! and a later row doesn't have was removed. It is adopted in the end. Rows that are looked at later are compared by the context of that
+//! moment, which comes with them if it has grown: else a write that came meanwhile would be taken in without what it replaced. All that holds within one run of the asked replica only, since a directory may be put
 //! back to an older copy between two runs: every question names the run it is for, and another run refuses it.
 
 pub mod answer;
 pub mod coalesce;
 pub mod message;
+pub mod proof;
 pub mod repair;
 
 pub use answer::answer;
@@ -67,6 +70,11 @@ pub fn whole(rows: &impl Rows) -> u64 {
     hasher.update(&rows.context().encode());
     (0..BUCKETS).for_each(|bucket| hasher.update(&rows.bucket(bucket).to_le_bytes()));
     hasher.digest()
+}
+
+/// A hash of a context, that all who have seen the same agree on.
+pub fn context_hash(context: &Context) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(&context.encode())
 }
 
 /// The hash of a group of buckets.

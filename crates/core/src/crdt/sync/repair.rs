@@ -1,7 +1,7 @@
 //! The side that asks: from a summary to the rows that differ, and to the other's whole context once all of them were compared.
 
 use super::message::{Answer, Ask, KNOWN_MAX, Page, Range};
-use super::{GROUP_BUCKETS, GROUPS, Rows, buckets_of, group, whole};
+use super::{GROUP_BUCKETS, GROUPS, Rows, buckets_of, context_hash, group, whole};
 use crate::crdt::context::Context;
 use crate::crdt::kind::RowKey;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -16,7 +16,10 @@ const PARTS_MAX: usize = 64;
 /// An exchange under way with one run of another replica.
 #[derive(Debug, Default)]
 pub struct Repair {
-    context: Option<Arc<Context>>,
+    /// The context that was shown first.
+    first: Option<Arc<Context>>,
+    /// And the last.
+    latest: Option<Arc<Context>>,
     groups: Vec<u8>,
     /// Parts of buckets still to be asked for: from where on.
     left: VecDeque<(usize, Option<RowKey>)>,
@@ -66,17 +69,18 @@ impl Repair {
         (Self::default(), Ask::Summary(whole(rows)))
     }
 
-    /// The other's context, once it was shown.
+    /// The other's context, as it was when the rows that were shown last were looked at.
     pub fn context(&self) -> Option<&Arc<Context>> {
-        self.context.as_ref()
+        self.latest.as_ref()
     }
 
     /// Takes an answer: what it shows has to be compared before the next question is asked.
     pub fn take(&mut self, answer: Answer, rows: &impl Rows) -> Result<(Vec<Shown>, Next), Unexpected> {
-        match (answer, &self.context) {
+        match (answer, &self.first) {
             (Answer::Same, None) => Ok((Vec::new(), Next::Same)),
             (Answer::Summary { context, groups }, None) if groups.len() == GROUPS => {
-                self.context = Some(Arc::new(context));
+                self.first = Some(Arc::new(context));
+                self.latest = self.first.clone();
                 let differs = |of: &usize| groups[*of] != group(rows, *of);
                 self.groups = (0..GROUPS).filter(differs).map(|of| of as u8).collect();
                 if self.groups.is_empty() {
@@ -91,7 +95,12 @@ impl Repair {
                 self.left.extend(differing.map(|(bucket, _)| (bucket, None)));
                 Ok((Vec::new(), self.next(rows)))
             }
-            (Answer::Pages(pages), Some(_)) if !pages.is_empty() && pages.len() <= self.asked.len() => {
+            (Answer::Pages { context, pages }, Some(_))
+                if !pages.is_empty() && pages.len() <= self.asked.len() =>
+            {
+                if let Some(context) = context {
+                    self.latest = Some(Arc::new(context));
+                }
                 let mut asked = core::mem::take(&mut self.asked).into_iter();
                 let mut shown = Vec::new();
                 for (page, asked) in pages.into_iter().zip(&mut asked) {
@@ -149,9 +158,13 @@ impl Repair {
             room -= known.len();
             self.asked.push(Asked { range: Range { bucket, after, to, known }, keys });
         }
-        match &self.context {
+        match &self.first {
             Some(context) if self.asked.is_empty() => Next::Adopt(context.clone()),
-            _ => Next::Ask(Ask::Rows(self.asked.iter().map(|asked| asked.range.clone()).collect())),
+            _ => {
+                let context = self.latest.as_ref().map_or(0, |context| context_hash(context));
+                let ranges = self.asked.iter().map(|asked| asked.range.clone()).collect();
+                Next::Ask(Ask::Rows { context, ranges })
+            }
         }
     }
 }

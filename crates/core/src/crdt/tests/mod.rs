@@ -5,6 +5,8 @@ mod clocks;
 mod contexts;
 mod convergence;
 mod laws;
+mod network;
+mod outbox;
 mod values;
 mod world;
 

@@ -25,7 +25,7 @@ pub struct Replica {
     pub rows: BTreeMap<RowKey, Row>,
     pub context: Context,
     clock: Clock,
-    actor: Actor,
+    pub actor: Actor,
     number: u64,
     /// For the oracle: the events it heard of, by the dot of each.
     pub heard: BTreeSet<Dot>,
@@ -43,7 +43,7 @@ pub struct World {
     pub replicas: Vec<Replica>,
     pub events: BTreeMap<Dot, Event>,
     pub deltas: Vec<Delta>,
-    copies: Vec<Replica>,
+    pub copies: Vec<Replica>,
     actors: u64,
     now_ms: u64,
 }
@@ -106,7 +106,7 @@ impl World {
         self.verify(at);
     }
 
-    fn write(&mut self, at: usize, key: &RowKey, random: &mut Random) {
+    pub fn write(&mut self, at: usize, key: &RowKey, random: &mut Random) {
         self.now_ms += random.below(3);
         let seen = match random.below(3) {
             // What somebody else has read, who may have seen less or more than this replica.
@@ -154,7 +154,7 @@ impl World {
     }
 
     /// Takes any delta in, old or new, once more or for the first time.
-    fn deliver(&mut self, at: usize, random: &mut Random) {
+    pub fn deliver(&mut self, at: usize, random: &mut Random) {
         if !self.deltas.is_empty() {
             let which = random.below(self.deltas.len() as u64) as usize;
             let delta = self.deltas[which].clone();
@@ -188,7 +188,7 @@ impl World {
         self.replicas[at].repair(&theirs);
     }
 
-    fn restart(&mut self, at: usize) {
+    pub fn restart(&mut self, at: usize) {
         let actor = self.fresh_actor();
         let replica = &mut self.replicas[at];
         (replica.actor, replica.number) = (actor, 0);
