@@ -21,6 +21,7 @@ mod engine {
     mod replica;
     mod replica_crash;
     mod replica_merge;
+    mod replication;
     mod shares;
     mod stopping;
 }
