@@ -33,7 +33,8 @@ pub struct Settings {
     /// Where the embedded store keeps its files [default: ./baton-data]
     #[arg(long, env = "BATON_DATA", value_name = "DIRECTORY")]
     pub data: Option<PathBuf>,
-    /// Where this node keeps what has to outlive it while the store is away (docs/limit.md) [default: state in --data]
+    /// Where this node keeps what has to outlive it while the store is away (docs/limit.md), and its replica (docs/crdt.md)
+    /// [default: in --data]
     #[arg(long, env = "BATON_STATE", value_name = "DIRECTORY")]
     pub state: Option<PathBuf>,
     /// The store: embedded:, redis://…, postgres://… or etcd://… (docs/stores.md) [default: embedded:]
@@ -150,6 +151,10 @@ fn failed(error: RunError) -> Failure {
             (78, "docs/limit.md has the fields; nothing was started, and no limit was changed")
         }
         RunError::Config(_) => (78, "`baton serve --help` shows what can be set"),
+        RunError::Replica(_) => (
+            74,
+            "check --state and --data: that the replica in them is readable and that no other server uses it",
+        ),
         RunError::State(_) => (74, "check --state: that the directory can be read, and who wrote it"),
         RunError::Open(_) | RunError::Store(_) => {
             (74, "check --data and --store: that the directory is writable and that no other server uses it")

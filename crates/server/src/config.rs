@@ -18,7 +18,7 @@ pub struct Config {
     pub advertise: Option<String>,
     /// Where an embedded store keeps its files.
     pub data: PathBuf,
-    /// Where this node keeps what has to outlive it when a store that is a server is away; in `data` if nothing is said.
+    /// Where this node keeps what has to outlive it when a store that is a server is away, and its replica; in `data` if nothing is said.
     pub state: Option<PathBuf>,
     /// The store's URL.
     pub store: String,
@@ -98,6 +98,11 @@ impl Config {
             return Ok(());
         }
         Err(ConfigError::Exposed(self.listen))
+    }
+
+    /// Where this node's replica is: what it keeps without any store.
+    pub fn replica(&self) -> PathBuf {
+        self.state.as_ref().unwrap_or(&self.data).join("replica")
     }
 
     /// Where other nodes reach this one, which listens at `address`; nothing if nobody knows.

@@ -93,6 +93,7 @@ impl Server {
         }
         let stopping = watch::Sender::new(false);
         let shared = Arc::new(Shared::new(engine, &config, stopping.subscribe()));
+        shared.replica.open_if_there().await?;
         Ok(Self { listener, address, shared, config, limits, stopping })
     }
 
@@ -153,6 +154,7 @@ impl Server {
         }
         drop(abort);
         closed.recv().await;
+        shared.replica.close().await;
         let store = shared.engine.store().clone();
         drop((connections, shared));
         close(store).await;

@@ -110,6 +110,11 @@ impl RowKey {
         Ok(Self(bytes.into()))
     }
 
+    /// A place among names, to look from. It may be no row's name, and then has no parts.
+    pub fn place(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
     /// What it is about.
     pub fn parts(&self) -> Parts<'_> {
         take_apart(&self.0).expect("made by an object, or looked at when decoded")

@@ -79,6 +79,11 @@ impl Durable {
         self.rows.range((from, Bound::Unbounded)).map(|(key, kept)| (key, &kept.row))
     }
 
+    /// The first row whose name isn't before these bytes.
+    pub fn first_from(&self, from: &[u8]) -> Option<(&RowKey, &Row)> {
+        self.rows_from(Bound::Included(&RowKey::place(from))).next()
+    }
+
     pub fn digest(&self) -> Digest {
         Digest {
             context: self.context.clone(),

@@ -5,6 +5,7 @@
 //! - `open`: from a directory to a replica
 //! - `write`: local writes; [`Written`]
 //! - `read`: local reads; [`Reading`]
+//! - `names`: what there is; [`Names`]
 //! - `merge`: what other replicas tell; [`Merged`], [`Page`]
 //! - `ahead`: what was decided and isn't durable yet; `durable`: what is
 //! - `flush`: the one task that makes it so
@@ -25,6 +26,7 @@ mod durable;
 mod flush;
 mod memo;
 mod merge;
+mod names;
 mod open;
 mod read;
 mod records;
@@ -32,6 +34,7 @@ mod write;
 
 pub use durable::{BUCKETS, Digest};
 pub use merge::{Merged, Page};
+pub use names::Names;
 pub use open::{OpenError, Options};
 pub use read::{Part, Reading};
 pub use write::{EDITS_MAX, Request, Written};
