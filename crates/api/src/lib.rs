@@ -9,6 +9,7 @@
 //! - [`once`]: the bodies of `/v1/once`
 //! - [`fence`]: the bodies of `/v1/fences`
 //! - [`mod@limit`]: the bodies of `/v1/limits`; [`rate_limit`]: the header fields that say what is left
+//! - [`crdt`]: the bodies of `/v1/counters`, `/v1/sets`, `/v1/registers`, `/v1/maps` and `/v1/presence`
 //! - [`batch`]: several lock calls in one request, answered as they complete
 //! - [`cluster`]: the bodies of `/v1/nodes`, `/v1/ring` and `/v1/hotkeys`
 //! - [`replication`]: the body of `/v1/replication`
@@ -17,6 +18,7 @@
 pub mod batch;
 pub mod bundle;
 pub mod cluster;
+pub mod crdt;
 pub mod election;
 pub mod error;
 pub mod fence;

@@ -34,7 +34,8 @@ pub struct Settings {
     /// Where the embedded store keeps its files [default: ./baton-data]
     #[arg(long, env = "BATON_DATA", value_name = "DIRECTORY")]
     pub data: Option<PathBuf>,
-    /// Where this node keeps what has to outlive it while the store is away (docs/limit.md) [default: state in --data]
+    /// Where this node keeps what has to outlive it while the store is away (docs/limit.md), and its replica (docs/crdt.md)
+    /// [default: in --data]
     #[arg(long, env = "BATON_STATE", value_name = "DIRECTORY")]
     pub state: Option<PathBuf>,
     /// The store: embedded:, redis://…, postgres://… or etcd://… (docs/stores.md) [default: embedded:]

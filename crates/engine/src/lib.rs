@@ -15,6 +15,7 @@
 //! - `members`: which nodes live, where several share a store
 //! - [`metrics`]: what is counted
 //! - [`peers`]: how nodes speak with each other
+//! - [`presence`]: who is there, as this node's replica hears of it
 //! - [`random`]: where ids and secrets come from, so that a simulation can decide it
 //! - [`replica`]: this node's own copy of what needs no agreement
 //! - [`replication`]: replicas tell each other what changed, and find out what they missed
@@ -35,6 +36,7 @@ mod members;
 pub mod metrics;
 pub mod once;
 pub mod peers;
+pub mod presence;
 pub mod random;
 pub mod replica;
 pub mod replication;

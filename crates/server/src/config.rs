@@ -22,7 +22,7 @@ pub struct Config {
     pub advertise: Option<String>,
     /// Where an embedded store keeps its files.
     pub data: PathBuf,
-    /// Where this node keeps what has to outlive it when a store that is a server is away; in `data` if nothing is said.
+    /// Where this node keeps what has to outlive it when a store that is a server is away, and its replica; in `data` if nothing is said.
     pub state: Option<PathBuf>,
     /// The store's URL.
     pub store: String,

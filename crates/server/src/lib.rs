@@ -9,7 +9,7 @@
 //! - [`grpc`], `http2`: Envoy's rate limit service, and the connections it comes on
 //! - `limits_file`: limits that are defined in a file
 //! - `peers`: other nodes
-//! - `replica`, `replication`: this node's replica, and the others
+//! - `replica`: this node's own copy of what needs no agreement, opened when it is used; [`replication`]: the others
 //! - [`gate`]: bulkheads, so that waiting never starves releasing
 //! - [`metrics`]: what is counted about requests
 //! - [`telemetry`]: log lines, and what requests are called in them

@@ -6,6 +6,7 @@
 use crate::Config;
 use crate::replication::{self, Keys, Peers};
 use baton_engine::Engine;
+use baton_engine::presence::Observer;
 use baton_engine::replica::{OpenError, Options, Replica};
 use baton_engine::replication::{Metrics, Replication};
 use std::path::PathBuf;
@@ -13,9 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
-/// A replica, and how it keeps up with the others.
+/// A replica, who is present in it, and how it keeps up with the others.
 pub(crate) struct Opened {
     pub(crate) replica: Arc<Replica>,
+    pub(crate) presence: Observer,
     pub(crate) replication: Replication,
 }
 
@@ -58,7 +60,7 @@ impl NodeReplica {
             let metrics = self.metrics.clone();
             let replication =
                 replication::start(replica.clone(), self.keys.clone(), &self.peers, self.sync, metrics);
-            Ok(Opened { replica, replication })
+            Ok(Opened { presence: Observer::start(replica.clone()), replica, replication })
         };
         self.opened.get_or_try_init(open).await
     }

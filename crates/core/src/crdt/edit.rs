@@ -7,7 +7,9 @@ use super::delta::Change;
 use super::dot::{Actor, Dot};
 use super::kind::{Kind, Object, RowKey};
 use super::row::Row;
-use super::{ELEMENT_BYTES_MAX, ROW_NAME_BYTES_MAX, VALUE_BYTES_MAX, register, removal, set};
+use super::{
+    CONCURRENT_VALUES_MAX, ELEMENT_BYTES_MAX, ROW_NAME_BYTES_MAX, VALUE_BYTES_MAX, register, removal, set,
+};
 use crate::codec::Encoder;
 use crate::record::Bytes;
 use alloc::vec::Vec;
@@ -40,6 +42,13 @@ pub enum Act {
     Insert,
     /// A register is set.
     Put(Bytes),
+    /// A register that keeps concurrent values is set, in the place of those that its writer has seen.
+    Replace {
+        /// To what.
+        value: Bytes,
+        /// What the writer has seen.
+        seen: Context,
+    },
     /// What was seen is removed: by the context, or else by this replica.
     Remove(Option<Context>),
 }
@@ -51,6 +60,8 @@ pub enum EditRefused {
     WrongKind,
     /// The value, the element or the name is too large.
     TooLarge,
+    /// As many concurrent values as a local write may leave: one that has seen them takes their place.
+    TooManyValues,
     /// The counter doesn't count that.
     Counter(Refused),
     /// The wall clock is behind what was seen.
@@ -113,6 +124,16 @@ impl Edit {
                 let at = clock.tick(now_ms).map_err(EditRefused::ClockSkew)?;
                 Ok(Some(register::put(row, key, dot, at, value.clone())))
             }
+            (Act::Replace { value, seen }, Kind::MultiValue) => {
+                if value.len() > VALUE_BYTES_MAX {
+                    return Err(EditRefused::TooLarge);
+                }
+                if row.entries().len() >= row.seen(seen).len() + CONCURRENT_VALUES_MAX {
+                    return Err(EditRefused::TooManyValues);
+                }
+                let at = clock.tick(now_ms).map_err(EditRefused::ClockSkew)?;
+                Ok(Some(register::replace(row, key, dot, at, value.clone(), seen)))
+            }
             (Act::Remove(given), _) => Ok(removal::remove(row, key, dot, given.as_ref().unwrap_or(seen))),
             _ => Err(EditRefused::WrongKind),
         }
@@ -127,6 +148,7 @@ impl Edit {
             Act::Put(value) => to.byte(4).bytes(value),
             Act::Remove(None) => to.byte(5),
             Act::Remove(Some(seen)) => to.byte(6).bytes(&seen.encode()),
+            Act::Replace { value, seen } => to.byte(7).bytes(value).bytes(&seen.encode()),
         }
     }
 }
@@ -146,6 +168,11 @@ impl RequestId {
         let encoded = edits.iter().fold(Encoder::new(1), |to, edit| edit.encode(to)).finish();
         hashed(&encoded)
     }
+}
+
+/// The slot of a writer that keeps its own totals: the same for one name everywhere, and no run of a replica's.
+pub fn slot_of(writer: &str) -> Actor {
+    Actor(hashed(&Encoder::new(2).bytes(writer.as_bytes()).finish()))
 }
 
 fn hashed<const N: usize>(bytes: &[u8]) -> [u8; N] {

@@ -116,6 +116,12 @@ impl RowKey {
         }
     }
 
+    /// A place among names, to look from. It may be no row's name, and then has no parts.
+    pub fn place(bytes: &[u8]) -> Self {
+        // No kind comes before this one, so the place comes before any row whose name is these bytes.
+        Self { bytes: bytes.into(), kind: Kind::Counter }
+    }
+
     /// What it is about.
     pub fn parts(&self) -> Parts<'_> {
         take_apart(&self.bytes).expect("made by an object, or looked at when decoded")

@@ -8,6 +8,7 @@
 //! - [`delta`]: what a write changed, to be told to others
 //! - [`counter`], [`set`], [`register`], [`removal`]: writing and reading them
 //! - [`edit`]: what a caller may ask for
+//! - [`opaque`]: contexts and places in lists, as text that callers hand back unread
 //! - [`renewal`]: old dots written again under new ones
 //! - [`sync`]: how two replicas find out what one of them has missed
 //! - [`clock`]: the time that orders writes of registers
@@ -27,6 +28,7 @@ pub mod delta;
 pub mod dot;
 pub mod edit;
 pub mod kind;
+pub mod opaque;
 pub mod presence;
 pub mod register;
 pub mod removal;
@@ -41,7 +43,7 @@ pub use clock::{Clock, Hlc};
 pub use context::Context;
 pub use delta::{Change, Delta};
 pub use dot::{Actor, Dot};
-pub use edit::{Act, Edit, EditRefused, RequestId};
+pub use edit::{Act, Edit, EditRefused, RequestId, slot_of};
 pub use kind::{Kind, Object, RowKey};
 pub use row::{Entry, Row};
 
@@ -55,5 +57,7 @@ pub const ROW_NAME_BYTES_MAX: usize = 4 * 1024;
 pub const ROW_SLOTS_MAX: usize = 1024;
 /// The most entries of a row that are taken from outside: slots that were made concurrently may be more than one replica allows.
 pub const ROW_ENTRIES_MAX: usize = 2 * ROW_SLOTS_MAX;
+/// The most concurrent values of a register that a local write may leave; beyond it the write is refused.
+pub const CONCURRENT_VALUES_MAX: usize = 64;
 /// The most changes in one delta.
 pub const DELTA_CHANGES_MAX: usize = 1024;

@@ -49,6 +49,23 @@ impl Presence {
         self.0.iter().filter(move |(_, known)| now < known.alive_until).map(|(member, _)| member)
     }
 
+    /// For how long the member is alive still, if nothing more is heard of it; nothing if it isn't.
+    pub fn alive_for(&self, member: &[u8], now: Duration) -> Option<Duration> {
+        let left = self.0.get(member)?.alive_until.saturating_sub(now);
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Who has been gone for long, and the newest refresh of each.
+    pub fn forgettable(&self, now: Duration) -> impl Iterator<Item = (&Bytes, Hlc)> {
+        let gone = self.0.iter().filter(move |(_, known)| now >= known.forget_at);
+        gone.map(|(member, known)| (member, known.refreshed))
+    }
+
+    /// Whether nobody is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Lets go of what has been gone for long.
     pub fn forget(&mut self, now: Duration) {
         self.0.retain(|_, known| now < known.forget_at);

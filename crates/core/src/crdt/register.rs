@@ -6,6 +6,7 @@
 //! a merge instead would be a removal that no delta tells of, and replicas might not agree.
 
 use super::clock::Hlc;
+use super::context::Context;
 use super::delta::Change;
 use super::dot::Dot;
 use super::kind::RowKey;
@@ -17,6 +18,11 @@ use alloc::vec::Vec;
 /// Sets the register.
 pub fn put(row: &Row, key: &RowKey, dot: Dot, at: Hlc, value: Bytes) -> Change {
     Change { key: key.clone(), added: vec![(dot, Entry::Value { at, value })], removed: row.dots().collect() }
+}
+
+/// Sets the register in the place of what was seen, and leaves what wasn't.
+pub fn replace(row: &Row, key: &RowKey, dot: Dot, at: Hlc, value: Bytes, seen: &Context) -> Change {
+    Change { removed: row.seen(seen), ..put(row, key, dot, at, value) }
 }
 
 /// The value of the last write.

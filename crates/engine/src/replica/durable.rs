@@ -63,6 +63,11 @@ impl Durable {
         self.rows.range((from, Bound::Unbounded)).map(|(key, kept)| (key, &kept.row))
     }
 
+    /// The first row whose name isn't before these bytes.
+    pub fn first_from(&self, from: &[u8]) -> Option<(&RowKey, &Row)> {
+        self.rows_from(Bound::Included(&RowKey::place(from))).next()
+    }
+
     /// The names of this replica's rows in what another has shown, but for those that are the same there.
     pub fn keys_in(&self, shown: &Shown) -> Vec<RowKey> {
         let from = shown.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);

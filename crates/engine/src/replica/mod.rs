@@ -5,6 +5,7 @@
 //! - `open`: from a directory to a replica
 //! - `write`: local writes; [`Written`]
 //! - `read`: local reads; [`Reading`]
+//! - `names`: what there is; [`Names`]
 //! - `merge`: what other replicas tell; [`Merged`]
 //! - `renew`: rows let go of runs that are over; [`Renewed`]
 //! - `ahead`: what was decided and isn't durable yet; `durable`: what is
@@ -26,6 +27,7 @@ mod durable;
 mod flush;
 mod memo;
 mod merge;
+mod names;
 mod open;
 mod read;
 mod records;
@@ -33,6 +35,7 @@ mod renew;
 mod write;
 
 pub use merge::Merged;
+pub use names::Names;
 pub use open::{OpenError, Options};
 pub use read::{Part, Reading};
 pub use renew::Renewed;

@@ -226,16 +226,16 @@ async fn rows_let_go_of_runs_that_are_over_and_say_what_they_said() {
     }
     let replica = Replica::open(directory.path(), Options::default()).await.unwrap();
     repair(&replica, &other).await;
-    let (mut rows, mut after) = (0, None);
+    let (mut renewed_rows, mut after) = (0, None);
     loop {
         let renewed = replica.renew(|actor| old.contains(&actor), after.as_ref()).await.unwrap();
-        rows += renewed.rows;
+        renewed_rows += renewed.rows;
         after = renewed.next;
         if after.is_none() {
             break;
         }
     }
-    assert_eq!(rows, 91);
+    assert_eq!(renewed_rows, 91);
     repair(&replica, &other).await;
     for one in [&replica, &other] {
         assert_eq!((count(one), one.elements(&tags, None, 100).value.items.len()), (15, 90));

@@ -7,6 +7,7 @@
 //! - [`once`]: claims and results, `/v1/once`
 //! - [`fence`]: the fence registry, `/v1/fences`
 //! - [`limits`], [`limit`], [`limit_log`]: `/v1/limits`: defining and looking; checking, giving back, reserving; what was decided
+//! - [`counters`], [`sets`], [`registers`], [`maps`], [`presence`]: what needs no agreement, from this node's replica; `crdt`: what they share
 //! - `definition`, `quota`: what a definition means; how an outcome is shown in headers
 //! - [`batch`]: `/v1/batch`, several calls in one request
 //! - [`cluster`]: `/v1/nodes`, `/v1/ring`, `/v1/hotkeys`, and what other nodes forward
@@ -21,6 +22,9 @@ pub mod batch;
 pub mod bundle;
 pub(crate) mod calls;
 pub mod cluster;
+pub mod counters;
+mod crdt;
+mod crdt_watch;
 pub(crate) mod definition;
 pub mod election;
 pub mod elections;
@@ -32,12 +36,16 @@ pub mod limit;
 pub mod limit_log;
 pub mod limits;
 pub mod lock;
+pub mod maps;
 pub mod observe;
 pub mod once;
 pub mod openapi;
 pub mod operations;
+pub mod presence;
 pub(crate) mod quota;
+pub mod registers;
 pub mod replication;
+pub mod sets;
 pub mod views;
 pub mod watch;
 mod whole;
