@@ -67,6 +67,7 @@ pub enum RowId {
     P13,
     P14,
     P15,
+    Replica,
 }
 
 impl Options {

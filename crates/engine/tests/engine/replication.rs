@@ -3,10 +3,11 @@
 use super::promptly::promptly;
 use super::replica::{add, count};
 use baton_core::Bytes;
-use baton_core::crdt::sync::{Ask, Request};
-use baton_core::crdt::{Edit, Object};
+use baton_core::crdt::sync::{Ask, Next, Request};
+use baton_core::crdt::{Edit, Kind, Object};
 use baton_engine::replica::{Options as ReplicaOptions, Replica};
 use baton_engine::replication::{Answering, Lane, Metrics, NoAnswer, Options, Replication, Wire};
+use baton_store::embedded::{Embedded, Options as StoreOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -201,4 +202,73 @@ async fn a_write_does_not_wait_for_a_replica_that_hangs() {
         (started.elapsed(), Duration::from_secs(2))
     })
     .await;
+}
+
+/// What it takes to tell an empty replica everything.
+async fn bytes_on_the_wire(from: &Replica) -> u64 {
+    let directory = tempfile::tempdir().unwrap();
+    let to = Replica::open(directory.path(), ReplicaOptions::default()).await.unwrap();
+    let (mut repair, mut ask) = to.begin_repair();
+    let mut bytes = 0;
+    loop {
+        let request = Request { from: to.actor(), number: 1, to: None, ask };
+        let reply = from.answer(request.clone()).await.unwrap();
+        bytes += (request.encode().len() + reply.encode().len()) as u64;
+        let (shown, next) = to.take_answer(&mut repair, reply.answer).unwrap();
+        for shown in shown {
+            to.compare(&shown, repair.context().unwrap()).await.unwrap();
+        }
+        match next {
+            Next::Ask(next) => ask = next,
+            Next::Same => return bytes,
+            Next::Adopt(context) => {
+                to.adopt(context).await.unwrap();
+                assert_eq!(to.whole(), from.whole());
+                return bytes;
+            }
+        }
+    }
+}
+
+/// A set with a thousand elements, of which `cycles` were removed and added again; what it takes on the wire and in a snapshot.
+async fn churned(cycles: u32) -> (u64, u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let small = StoreOptions { segment_bytes: 2 << 20, snapshot_bytes: 1 << 20, ..StoreOptions::default() };
+    let store = Embedded::open(directory.path(), small).unwrap();
+    let replica = Replica::open_on(store, ReplicaOptions::default()).await.unwrap();
+    let (tags, pad) = (Object::plain("n", "tags"), Object::plain("n", "pad"));
+    let name = |n: u32| format!("element-{:04}", n % 1000);
+    for first in (0..1000).step_by(40) {
+        let inserts: Vec<_> = (first..first + 40).map(|n| Edit::insert(&tags, name(n).as_bytes())).collect();
+        replica.write(&inserts, None).await.unwrap();
+    }
+    for first in (0..cycles).step_by(40) {
+        let removes: Vec<_> =
+            (first..first + 40).map(|n| Edit::remove(&tags, name(n).as_bytes(), None)).collect();
+        replica.write(&removes, None).await.unwrap();
+        let inserts: Vec<_> = (first..first + 40).map(|n| Edit::insert(&tags, name(n).as_bytes())).collect();
+        replica.write(&inserts, None).await.unwrap();
+    }
+    assert_eq!(replica.size().rows, 1000);
+    assert!(replica.context().encode().len() < 64);
+    let wire = bytes_on_the_wire(&replica).await;
+    // Enough for a snapshot, of whatever is there by now.
+    for _ in 0..400 {
+        replica.write(&[Edit::put(&pad, Kind::Register, &[7; 8 << 10])], None).await.unwrap();
+    }
+    replica.close().await;
+    let files = std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap());
+    let snapshots = files.filter(|file| file.file_name().to_string_lossy().starts_with("snapshot-"));
+    let disk = snapshots.map(|file| file.metadata().unwrap().len()).max().expect("there is a snapshot");
+    (wire, disk)
+}
+
+#[tokio::test]
+async fn a_set_that_was_changed_over_and_over_is_as_small_as_a_new_one() {
+    // More by `BATON_SET_CYCLES`.
+    let cycles = std::env::var("BATON_SET_CYCLES").ok().and_then(|count| count.parse().ok()).unwrap_or(4_000);
+    let ((fresh_wire, fresh_disk), (wire, disk)) = (churned(0).await, churned(cycles).await);
+    let shown = format!("on the wire {wire} beside {fresh_wire}, in a snapshot {disk} beside {fresh_disk}");
+    assert!(wire < 2 * fresh_wire && disk < 2 * fresh_disk, "{shown}");
+    println!("{cycles} cycles: {shown}");
 }
