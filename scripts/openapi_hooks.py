@@ -138,6 +138,49 @@ def ask_for_times(preview):
         preview["timeZone"] = "Europe/Berlin"
 
 
+def opaque(parameters):
+    """Contexts and cursors are the server's to make: a made-up one is refused, so it is left out. Waits are short."""
+    for name in ("after", "context", "cursor"):
+        parameters.pop(name, None)
+    if "waitMillis" in parameters:
+        parameters["waitMillis"] = WAIT_MILLIS_MAX
+
+
+def count(write, query):
+    """A counter's write adds, or reports its writer's total; one that only grows is never taken from."""
+    if write.get("total") is not None:
+        write.pop("add", None)
+        write.setdefault("writer", None)
+        write["writer"] = write["writer"] or "writer"
+    elif write.get("add") is None:
+        write["add"] = 1
+    if (query or {}).get("kind") == "grow-counter":
+        if write.get("add") is not None:
+            write["add"] = abs(write["add"])
+        if write.get("total") is not None:
+            write["total"]["taken"] = 0
+
+
+def disjoint(write):
+    """Elements that are added aren't removed in the same write, there are few of them, and each has something in it."""
+    few = lambda elements, mark: [f"{mark}{element}"[:200] for element in (elements or [])][:8]
+    write["add"], write["remove"] = few(write.get("add"), "a"), few(write.get("remove"), "r")
+
+
+def put_together(write):
+    """A map's write: a few changes of each kind."""
+    for kind in ("counters", "growCounters", "sets", "registers", "multiValues"):
+        fields = list((write.get(kind) or {}).values())[:3]
+        write[kind] = {f"field-{number}": value for number, value in enumerate(fields)}
+    write["growCounters"] = {name: abs(amount) for name, amount in write["growCounters"].items()}
+    for elements in write["sets"].values():
+        disjoint(elements)
+        del elements["add"][2:], elements["remove"][2:]
+    removed = [field for field in write.get("remove") or [] if field["kind"] != "set"]
+    write["remove"] = removed[:4]
+    write["counters"]["always"] = 1
+
+
 def whole(value):
     """JSON Schema counts 1.0 as an integer. Baton doesn't: a count that needs a fraction is a mistake."""
     if isinstance(value, float) and value.is_integer():
@@ -213,6 +256,18 @@ def before_call(context, case, kwargs):
                 ask_for_times(case.body)
             if path == "/v1/limits:check":
                 tell_apart(case.body.get("checks", []))
+        if path.startswith(("/v1/counters", "/v1/sets", "/v1/registers", "/v1/maps", "/v1/presence")):
+            case.query = dict(case.query or {})
+            opaque(case.query)
+            if isinstance(case.body, dict):
+                opaque(case.body)
+                if path.startswith("/v1/counters"):
+                    count(case.body, case.query)
+                if path.startswith("/v1/sets"):
+                    disjoint(case.body)
+                    case.body["add"] = case.body["add"] or ["a"]
+                if path.startswith("/v1/maps"):
+                    put_together(case.body)
         if "{lockKey}" in path and not path.endswith("/acquire"):
             use_a_grant(case)
         if "{onceKey}" in path:

@@ -68,6 +68,7 @@ pub enum RowId {
     P13,
     P14,
     P15,
+    Replica,
 }
 
 impl Options {

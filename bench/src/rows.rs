@@ -8,6 +8,7 @@ mod nodes;
 mod pairs;
 mod redis;
 mod renew;
+mod replica;
 mod sdk;
 mod servers;
 mod start;
@@ -95,6 +96,7 @@ pub async fn measure(options: &Options, place: &Place, binary: &Path) -> anyhow:
             RowId::P13 => growth::measure(b).await,
             RowId::P14 => start::measure(b).await,
             RowId::P15 => renew::measure(b).await,
+            RowId::Replica => replica::measure(b).await,
         };
         progress::clear();
         done.with_context(|| format!("{row:?} can't be measured"))?;

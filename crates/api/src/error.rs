@@ -41,6 +41,8 @@ error_codes! {
     AlreadyReleased = "ALREADY_RELEASED", 409, 75;
     /// The claim ran out or was given up: another caller may be at it.
     ClaimLost = "CLAIM_LOST", 409, 76;
+    /// The replica's wall clock is behind what it has seen, so it can't order a write of a register.
+    ClockSkew = "CLOCK_SKEW", 503, 75;
     /// No token was ever checked for this resource.
     FenceNotFound = "FENCE_NOT_FOUND", 404, 69;
     /// The caller may not do this: a web page of another site, until there are roles.
@@ -81,6 +83,8 @@ error_codes! {
     NotLockOwner = "NOT_LOCK_OWNER", 403, 77;
     /// Nobody leads.
     NoLeader = "NO_LEADER", 404, 69;
+    /// A counter has as many slots, or as high a total, as it may, or a register as many concurrent values.
+    ObjectFull = "OBJECT_FULL", 409, 65;
     /// Nobody has claimed the key, or what came of it is forgotten.
     OnceNotFound = "ONCE_NOT_FOUND", 404, 69;
     /// The server has as much to do as it takes on; try again after `retryAfterMillis`.
@@ -89,6 +93,10 @@ error_codes! {
     QueueFull = "QUEUE_FULL", 503, 75;
     /// The receipt is not an authentic one for this limit and key.
     ReceiptInvalid = "RECEIPT_INVALID", 403, 77;
+    /// The replica has not seen by now what the read was to have seen.
+    ReplicaBehind = "REPLICA_BEHIND", 503, 75;
+    /// The replica's disk can't be used. If `outcome` is `unknown`, the write may have taken effect.
+    ReplicaUnavailable = "REPLICA_UNAVAILABLE", 503, 75;
     /// The same requestId came with other parameters.
     RequestIdReused = "REQUEST_ID_REUSED", 422, 65;
     /// The run had ended before.

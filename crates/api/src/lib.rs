@@ -11,13 +11,16 @@
 //! - [`mod@limit`]: the bodies of `/v1/limits`; [`rate_limit`]: the header fields that say what is left
 //! - [`job`]: the bodies of `/v1/jobs` and `/v1/runs`
 //! - [`preview`]: the bodies of `/v1/jobs:preview`
+//! - [`crdt`]: the bodies of `/v1/counters`, `/v1/sets`, `/v1/registers`, `/v1/maps` and `/v1/presence`
 //! - [`batch`]: several lock calls in one request, answered as they complete
 //! - [`cluster`]: the bodies of `/v1/nodes`, `/v1/ring` and `/v1/hotkeys`
+//! - [`replication`]: the body of `/v1/replication`
 //! - [`status`]: the body of `/v1/status`
 
 pub mod batch;
 pub mod bundle;
 pub mod cluster;
+pub mod crdt;
 pub mod election;
 pub mod error;
 pub mod fence;
@@ -29,6 +32,7 @@ pub mod mode;
 pub mod once;
 pub mod preview;
 pub mod rate_limit;
+pub mod replication;
 pub mod status;
 
 pub use error::{ErrorBody, ErrorCode, Position};

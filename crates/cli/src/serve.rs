@@ -1,6 +1,7 @@
 //! `baton serve`: the server. A flag wins over its environment variable, and that over the file.
 
 use crate::failure::Failure;
+use baton_server::replication::{ClusterSecret, PeersError};
 use baton_server::{Config, ConfigError, RunError, Server, telemetry};
 use clap::builder::BoolishValueParser;
 use serde::Deserialize;
@@ -37,7 +38,8 @@ pub struct Settings {
     /// Where the embedded store keeps its files [default: ./baton-data]
     #[arg(long, env = "BATON_DATA", value_name = "DIRECTORY")]
     pub data: Option<PathBuf>,
-    /// Where this node keeps what has to outlive it while the store is away (docs/limit.md) [default: state in --data]
+    /// Where this node keeps what has to outlive it while the store is away (docs/limit.md), and its replica (docs/crdt.md)
+    /// [default: in --data]
     #[arg(long, env = "BATON_STATE", value_name = "DIRECTORY")]
     pub state: Option<PathBuf>,
     /// The store: embedded:, redis://…, postgres://… or etcd://… (docs/stores.md) [default: embedded:]
@@ -47,6 +49,16 @@ pub struct Settings {
     /// A YAML file that defines limits; a change of it takes effect by itself (docs/limit.md)
     #[arg(long, env = "BATON_LIMITS", value_name = "FILE")]
     pub limits: Option<PathBuf>,
+    /// Other replicas of counters, sets, registers and maps: http://HOST:PORT,… or dns:NAME:PORT (docs/replication.md)
+    /// [default: the nodes that share the store]
+    #[arg(long, env = "BATON_PEERS", value_name = "LIST")]
+    pub peers: Option<String>,
+    /// How often each other replica is asked what was missed [default: 1s]
+    #[arg(long, env = "BATON_SYNC", value_name = "DURATION")]
+    pub sync: Option<String>,
+    /// A file with the secret that replicas in --peers know each other by; BATON_CLUSTER_SECRET may hold the secret itself
+    #[arg(long, env = "BATON_CLUSTER_SECRET_FILE", value_name = "FILE")]
+    pub cluster_secret_file: Option<PathBuf>,
     /// Listen on an address that others can reach, although there is no authentication yet
     #[arg(long, env = "BATON_INSECURE", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         value_parser = BoolishValueParser::new(), value_name = "BOOL")]
@@ -82,6 +94,9 @@ impl Settings {
             state: self.state.or(other.state),
             store: self.store.or(other.store),
             limits: self.limits.or(other.limits),
+            peers: self.peers.or(other.peers),
+            sync: self.sync.or(other.sync),
+            cluster_secret_file: self.cluster_secret_file.or(other.cluster_secret_file),
             insecure: self.insecure.or(other.insecure),
             log_format: self.log_format.or(other.log_format),
             max_connections: self.max_connections.or(other.max_connections),
@@ -91,11 +106,18 @@ impl Settings {
 }
 
 impl Settings {
-    fn into_config(self) -> Config {
+    fn into_config(self) -> Result<Config, Failure> {
         let default = Config::default();
         let mut engine = default.engine.clone();
         engine.is_dedicated = self.dedicated.unwrap_or_default();
-        Config {
+        let wrong = |message: String| Failure::new(78, message, "`baton serve --help` shows what can be set");
+        let cluster_secret = self.cluster_secret().map_err(wrong)?;
+        let peers = self.peers.as_deref().map(str::parse).transpose();
+        let sync = self.sync.as_deref().map(crate::duration::parse).transpose();
+        Ok(Config {
+            cluster_secret,
+            peers: peers.map_err(|error: PeersError| wrong(error.to_string()))?.unwrap_or(default.peers),
+            sync: sync.map_err(|error| wrong(format!("--sync: {error}")))?.unwrap_or(default.sync),
             listen: self.listen.unwrap_or(default.listen),
             advertise: self.advertise,
             data: self.data.unwrap_or(default.data),
@@ -107,7 +129,24 @@ impl Settings {
             max_waiting: self.max_waiting.unwrap_or(default.max_waiting),
             engine,
             ..Config::default()
-        }
+        })
+    }
+
+    /// Of the file or the environment: never of the command line, which everybody on the machine can read.
+    fn cluster_secret(&self) -> Result<Option<ClusterSecret>, String> {
+        let (secret, place) = match (&self.cluster_secret_file, std::env::var("BATON_CLUSTER_SECRET")) {
+            (Some(path), _) => {
+                let secret = std::fs::read_to_string(path);
+                let cannot =
+                    |error| format!("the cluster secret in {} can't be read: {error}", path.display());
+                (secret.map_err(cannot)?, "--cluster-secret-file")
+            }
+            (None, Ok(secret)) => (secret, "BATON_CLUSTER_SECRET"),
+            (None, Err(_)) => return Ok(None),
+        };
+        let short =
+            || format!("the secret of {place} is too short to be one: openssl rand -hex 32 makes a good one");
+        ClusterSecret::new(&secret).map(Some).ok_or_else(short)
     }
 }
 
@@ -137,7 +176,7 @@ fn serve(settings: Settings) -> Result<u8, Failure> {
         Some(LogFormat::Json) => telemetry::LogFormat::Json,
         Some(LogFormat::Text) => telemetry::LogFormat::Text,
     });
-    let config = settings.into_config();
+    let config = settings.into_config()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(baton_server::run(config, ready)).map_err(failed)?;
     Ok(0)
@@ -158,6 +197,10 @@ fn failed(error: RunError) -> Failure {
             (78, "docs/limit.md has the fields; nothing was started, and no limit was changed")
         }
         RunError::Config(_) => (78, "`baton serve --help` shows what can be set"),
+        RunError::Replica(_) => (
+            74,
+            "check --state and --data: that the replica in them is readable and that no other server uses it",
+        ),
         RunError::State(_) => (74, "check --state: that the directory can be read, and who wrote it"),
         RunError::Open(_) | RunError::Store(_) => {
             (74, "check --data and --store: that the directory is writable and that no other server uses it")

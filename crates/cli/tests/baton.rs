@@ -48,6 +48,8 @@ mod outage;
 mod owners;
 #[path = "baton/process.rs"]
 mod process;
+#[path = "baton/replicas.rs"]
+mod replicas;
 #[path = "baton/rolling.rs"]
 mod rolling;
 #[path = "baton/server.rs"]

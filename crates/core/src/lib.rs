@@ -8,6 +8,7 @@
 //! - [`cluster`]: nodes that share a store, and which of them serves what
 //! - [`codec`]: how records are written
 //! - [`name`]: what things are called, and the store keys made of it
+//! - [`crdt`]: what needs no agreement: counters, sets, registers, maps
 //! - [`limit`]: how much of something a key may use
 //! - [`lock`]: the lock
 //! - [`meter`]: what is used of something, and what is promised; limits rest on it
@@ -24,6 +25,7 @@ pub mod bundle;
 pub mod cluster;
 pub mod codec;
 pub mod commit;
+pub mod crdt;
 pub mod cron;
 mod draft;
 pub mod fence;

@@ -195,6 +195,11 @@ impl Engine {
         }
     }
 
+    /// What all nodes that share the store know and nobody else does; nothing until the store was reached.
+    pub fn cluster_key(&self) -> Option<ClusterKey> {
+        self.node.key().ok().cloned()
+    }
+
     /// Who owns what, as far as this node knows.
     pub fn ring(&self) -> Arc<Ring> {
         self.node.members.ring()

@@ -16,7 +16,10 @@
 //! - `members`: which nodes live, where several share a store
 //! - [`metrics`]: what is counted
 //! - [`peers`]: how nodes speak with each other
+//! - [`presence`]: who is there, as this node's replica hears of it
 //! - [`random`]: where ids and secrets come from, so that a simulation can decide it
+//! - [`replica`]: this node's own copy of what needs no agreement
+//! - [`replication`]: replicas tell each other what changed, and find out what they missed
 //! - [`signal`]: a flag that is raised once
 //! - [`state`]: what a node keeps on a disk of its own
 
@@ -35,7 +38,10 @@ mod members;
 pub mod metrics;
 pub mod once;
 pub mod peers;
+pub mod presence;
 pub mod random;
+pub mod replica;
+pub mod replication;
 pub mod signal;
 pub mod state;
 

@@ -21,6 +21,10 @@ mod engine {
     mod overflow;
     mod owned;
     mod promptly;
+    mod replica;
+    mod replica_crash;
+    mod replica_merge;
+    mod replication;
     mod shares;
     mod stopping;
 }

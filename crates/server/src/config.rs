@@ -1,6 +1,7 @@
 //! What can be set, and what is refused.
 
 use crate::limits_file::LimitsFileError;
+use crate::replication::{ClusterSecret, Peers};
 use crate::targets::TargetConfig;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,6 +10,9 @@ use std::time::Duration;
 
 /// The port that nothing else was known to use.
 pub const DEFAULT_PORT: u16 = 7117;
+
+const SYNC_MIN: Duration = Duration::from_millis(10);
+const SYNC_MAX: Duration = Duration::from_secs(3600);
 
 /// How a server is set up.
 #[derive(Clone, Debug)]
@@ -19,12 +23,18 @@ pub struct Config {
     pub advertise: Option<String>,
     /// Where an embedded store keeps its files.
     pub data: PathBuf,
-    /// Where this node keeps what has to outlive it when a store that is a server is away; in `data` if nothing is said.
+    /// Where this node keeps what has to outlive it when a store that is a server is away, and its replica; in `data` if nothing is said.
     pub state: Option<PathBuf>,
     /// The store's URL.
     pub store: String,
     /// A file that defines limits, and is read again when it changes.
     pub limits: Option<PathBuf>,
+    /// Where the other replicas of what needs no agreement are.
+    pub peers: Peers,
+    /// How often each of them is asked what was missed.
+    pub sync: Duration,
+    /// What replicas know each other by; the store's own key if nothing is said.
+    pub cluster_secret: Option<ClusterSecret>,
     /// Whether an address that others can reach is fine without authentication.
     pub insecure: bool,
     /// What jobs may call and start.
@@ -58,6 +68,9 @@ impl Default for Config {
             state: None,
             store: "embedded:".into(),
             limits: None,
+            peers: Peers::Store,
+            sync: baton_engine::replication::SYNC,
+            cluster_secret: None,
             insecure: false,
             targets: TargetConfig::default(),
             engine: baton_engine::Config::default(),
@@ -85,6 +98,15 @@ pub enum ConfigError {
     /// Other nodes couldn't reach this one there.
     #[error("--advertise {0:?} is no address: it must be a host and a port, such as 10.0.0.7:7117")]
     Advertise(String),
+    /// Replicas that share no store couldn't know each other.
+    #[error(
+        "--peers needs a secret that all of them know: put the same one, of at least {min} bytes, into a file for \
+         --cluster-secret-file, or into BATON_CLUSTER_SECRET", min = baton_core::crdt::sync::proof::SECRET_BYTES_MIN
+    )]
+    NoSecret,
+    /// Replicas would ask each other without a pause, or hardly ever.
+    #[error("--sync must be between 10 ms and 1 h")]
+    Sync,
     /// The file of limits can't be used.
     #[error(transparent)]
     Limits(#[from] LimitsFileError),
@@ -98,10 +120,22 @@ impl Config {
         {
             return Err(ConfigError::Advertise(address.clone()));
         }
+        if matches!(&self.peers, Peers::Listed(places) if !places.is_empty()) && self.cluster_secret.is_none()
+        {
+            return Err(ConfigError::NoSecret);
+        }
+        if !(SYNC_MIN..=SYNC_MAX).contains(&self.sync) {
+            return Err(ConfigError::Sync);
+        }
         if self.listen.ip().to_canonical().is_loopback() || self.insecure {
             return Ok(());
         }
         Err(ConfigError::Exposed(self.listen))
+    }
+
+    /// Where this node's replica is: what it keeps without any store.
+    pub fn replica(&self) -> PathBuf {
+        self.state.as_ref().unwrap_or(&self.data).join("replica")
     }
 
     /// Where other nodes reach this one, which listens at `address`; nothing if nobody knows.
@@ -111,7 +145,7 @@ impl Config {
     }
 }
 
-fn is_host_and_port(address: &str) -> bool {
+pub(crate) fn is_host_and_port(address: &str) -> bool {
     let is_authority = address.parse::<hyper::http::uri::Authority>();
     is_authority.is_ok_and(|it| it.port_u16().is_some_and(|port| port > 0) && !address.contains('@'))
 }

@@ -9,6 +9,7 @@
 //! - [`grpc`], `http2`: Envoy's rate limit service, and the connections it comes on
 //! - `limits_file`: limits that are defined in a file
 //! - `peers`: other nodes
+//! - `replica`: this node's own copy of what needs no agreement, opened when it is used; [`replication`]: the others
 //! - [`gate`]: bulkheads, so that waiting never starves releasing
 //! - [`metrics`]: what is counted about requests
 //! - [`targets`]: what the server runs itself when a job is due
@@ -27,6 +28,8 @@ mod limits_file;
 pub mod metrics;
 mod opening;
 mod peers;
+mod replica;
+pub mod replication;
 mod run;
 pub mod server;
 mod socket;

@@ -1,6 +1,7 @@
 //! What is counted about requests (O4). Labels are route templates and classes, never a key.
 
 use crate::gate::{Class, Gates};
+use baton_engine::replica::Size;
 use baton_store::BreakerState;
 use hyper::StatusCode;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -36,6 +37,9 @@ routes! {
     AcquireAll = "/v1/locks:acquireAll";
     Batch = "/v1/batch";
     Campaign = "/v1/elections/{name}/campaign";
+    Counter = "/v1/counters/{name}";
+    CounterWatch = "/v1/counters/{name}/watch";
+    Counters = "/v1/counters";
     Election = "/v1/elections/{name}";
     Elections = "/v1/elections";
     Fence = "/v1/fences/{resource}";
@@ -70,6 +74,9 @@ routes! {
     LimitsCheck = "/v1/limits:check";
     List = "/v1/locks";
     Lock = "/v1/locks/{lockKey}";
+    Map = "/v1/maps/{name}";
+    MapWatch = "/v1/maps/{name}/watch";
+    Maps = "/v1/maps";
     Metrics = "/metrics";
     Nodes = "/v1/nodes";
     Observe = "/v1/elections/{name}/observe";
@@ -78,16 +85,26 @@ routes! {
     OnceFail = "/v1/once/{onceKey}/fail";
     OnceRenew = "/v1/once/{onceKey}/renew";
     OpenApi = "/openapi.json";
+    Presence = "/v1/presence/{name}";
+    PresenceLeave = "/v1/presence/{name}/leave";
     Proclaim = "/v1/elections/{name}/proclaim";
     Queue = "/v1/locks/{lockKey}/queue";
     Ready = "/readyz";
+    Register = "/v1/registers/{name}";
+    RegisterWatch = "/v1/registers/{name}/watch";
+    Registers = "/v1/registers";
     Release = "/v1/locks/{lockKey}/release";
     Renew = "/v1/locks/{lockKey}/renew";
     RenewLeader = "/v1/elections/{name}/renew";
+    Replica = "/v1/peers/replica";
+    Replication = "/v1/replication";
     Resign = "/v1/elections/{name}/resign";
     Ring = "/v1/ring";
     Run = "/v1/runs/{runId}";
     RunCancel = "/v1/runs/{runId}/cancel";
+    Set = "/v1/sets/{name}";
+    SetWatch = "/v1/sets/{name}/watch";
+    Sets = "/v1/sets";
     ShouldRateLimit = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
     Status = "/v1/status";
     StreamRateLimitQuotas = "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas";
@@ -142,6 +159,39 @@ pub struct Metrics {
     descriptors: [Counter; 2],
     resident: Gauge,
     breaker: Option<Breaker>,
+    replica: ReplicaGauges,
+}
+
+/// What this node's replica has.
+struct ReplicaGauges {
+    rows: Gauge,
+    pending: Gauge,
+    held: Gauge,
+    actors: Gauge,
+}
+
+impl ReplicaGauges {
+    fn new(registry: &mut Registry) -> Self {
+        let mut gauge = |name, help: &str| {
+            let gauge = Gauge::default();
+            registry.register(name, help, gauge.clone());
+            gauge
+        };
+        Self {
+            rows: gauge("replica_rows", "Rows of this node's replica: counters, registers, elements of sets"),
+            pending: gauge("replica_pending", "Writes on their way to the replica's disk"),
+            held: gauge("replica_held", "Changes from other replicas that wait for their time to come near"),
+            actors: gauge("replica_actors", "Runs of replicas that this one has heard of"),
+        }
+    }
+
+    fn set(&self, size: Size) {
+        let number = |many: usize| i64::try_from(many).unwrap_or(i64::MAX);
+        self.rows.set(number(size.rows));
+        self.pending.set(number(size.pending));
+        self.held.set(number(size.held));
+        self.actors.set(number(size.actors));
+    }
 }
 
 /// Of a store that is a server.
@@ -212,6 +262,7 @@ impl Metrics {
             descriptors: ["none", "found"].map(|limit| descriptors.get_or_create(&ByLimit { limit }).clone()),
             resident,
             breaker: has_breaker.then(|| Breaker::new(registry)),
+            replica: ReplicaGauges::new(registry),
         }
     }
 
@@ -237,7 +288,7 @@ impl Metrics {
     }
 
     /// Brings up to date what is only looked at when asked for.
-    pub fn refresh(&self, gates: &Gates, stands: Option<(BreakerState, Duration)>) {
+    pub fn refresh(&self, gates: &Gates, stands: Option<(BreakerState, Duration)>, replica: Option<Size>) {
         for class in Class::ALL {
             self.in_flight[class as usize].set(gates.of(class).taken().try_into().unwrap_or(i64::MAX));
         }
@@ -246,6 +297,9 @@ impl Metrics {
         }
         if let (Some(breaker), Some(stands)) = (&self.breaker, stands) {
             breaker.set(stands);
+        }
+        if let Some(size) = replica {
+            self.replica.set(size);
         }
     }
 }

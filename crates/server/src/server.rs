@@ -97,6 +97,7 @@ impl Server {
         }
         let stopping = watch::Sender::new(false);
         let shared = Arc::new(Shared::new(engine, &config, stopping.subscribe()));
+        shared.replica.open_if_wanted().await?;
         Ok(Self { listener, address, shared, config, limits, targets, stopping })
     }
 
@@ -158,6 +159,7 @@ impl Server {
         drop(abort);
         closed.recv().await;
         targets.stop();
+        shared.replica.close().await;
         let store = shared.engine.store().clone();
         drop((connections, shared));
         close(store).await;

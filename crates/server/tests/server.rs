@@ -11,6 +11,8 @@ mod client;
 mod cluster;
 #[path = "server/contract.rs"]
 mod contract;
+#[path = "server/crdt.rs"]
+mod crdt;
 #[path = "server/elections.rs"]
 mod elections;
 #[path = "server/envoy.rs"]

@@ -8,6 +8,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -46,6 +47,7 @@ struct Switches {
 struct Valve {
     is_shut: watch::Sender<bool>,
     held_bytes: watch::Sender<usize>,
+    passed_bytes: AtomicU64,
 }
 
 /// A proxy that runs. Dropping it ends it and all its connections.
@@ -117,6 +119,11 @@ impl Proxy {
     /// How many bytes are held in this direction.
     pub fn held_bytes(&self, direction: Direction) -> usize {
         *self.valve(direction).held_bytes.borrow()
+    }
+
+    /// How many bytes were ever delivered in this direction.
+    pub fn passed_bytes(&self, direction: Direction) -> u64 {
+        self.valve(direction).passed_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns when at least this many bytes are held in this direction.
@@ -202,6 +209,7 @@ async fn pump(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, valve: &Valve) {
                 // The receiver is gone, which the other direction sees as well, and tells the sender.
                 return;
             }
+            valve.passed_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
             buffer.clear();
         }
         held.set(buffer.len());

@@ -74,6 +74,11 @@ impl Server {
         Self { child, url, store, variables, directory }
     }
 
+    /// From its next start on, this is in its environment.
+    pub fn set_variables(&mut self, variables: Vec<(&'static str, String)>) {
+        self.variables = variables;
+    }
+
     /// Starts it again where it was, on the data that is there.
     pub fn restart(&mut self) {
         let listen = self.url.strip_prefix("http://").unwrap();

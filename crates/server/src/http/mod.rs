@@ -7,12 +7,14 @@
 //! - [`once`]: claims and results, `/v1/once`
 //! - [`fence`]: the fence registry, `/v1/fences`
 //! - [`limits`], [`limit`], [`limit_log`]: `/v1/limits`: defining and looking; checking, giving back, reserving; what was decided
+//! - [`counters`], [`sets`], [`registers`], [`maps`], [`presence`]: what needs no agreement, from this node's replica; `crdt`: what they share
 //! - `definition`, `quota`: what a definition means; how an outcome is shown in headers
 //! - [`jobs`], [`runs`]: `/v1/jobs`, `/v1/runs`: defining jobs and asking something of them; what became of a run
 //! - `job_definition`: what a job's definition means
 //! - [`preview`]: `/v1/jobs:preview`, when a schedule would be due
 //! - [`batch`]: `/v1/batch`, several calls in one request
 //! - [`cluster`]: `/v1/nodes`, `/v1/ring`, `/v1/hotkeys`, and what other nodes forward
+//! - [`replication`]: `/v1/replication`, and what other replicas ask
 //! - [`operations`]: health, status, metrics
 //! - [`openapi`]: the description of all of it
 //! - `calls`: one lock call, for a path as for a line of a batch
@@ -23,6 +25,9 @@ pub mod batch;
 pub mod bundle;
 pub(crate) mod calls;
 pub mod cluster;
+pub mod counters;
+mod crdt;
+mod crdt_watch;
 pub(crate) mod definition;
 pub mod election;
 pub mod elections;
@@ -36,19 +41,25 @@ pub mod limit;
 pub mod limit_log;
 pub mod limits;
 pub mod lock;
+pub mod maps;
 pub mod observe;
 pub mod once;
 pub mod openapi;
 pub mod operations;
+pub mod presence;
 pub mod preview;
 pub(crate) mod quota;
+pub mod registers;
+pub mod replication;
 pub mod runs;
+pub mod sets;
 pub mod views;
 pub mod watch;
 mod whole;
 
 use crate::gate::{Class, Gates, Place};
 use crate::metrics::{Metrics, Route};
+use crate::replica::NodeReplica;
 use answer::Problem;
 use axum::Router;
 use axum::body::Body;
@@ -71,6 +82,7 @@ use tokio::sync::watch::Receiver;
 /// What all requests share.
 pub struct Shared {
     pub(crate) engine: Engine,
+    pub(crate) replica: NodeReplica,
     pub(crate) gates: Gates,
     pub(crate) metrics: Metrics,
     pub(crate) registry: Registry,
@@ -86,6 +98,8 @@ impl Shared {
     pub fn new(engine: Engine, config: &crate::Config, stopping: Receiver<bool>) -> Self {
         let mut registry = Registry::with_prefix("baton");
         engine.metrics().register(&mut registry);
+        let replica = NodeReplica::new(config, &engine);
+        replica.metrics.register(&mut registry);
         Self {
             gates: Gates::new(config),
             metrics: Metrics::new(&mut registry, engine.store().breaker().is_some()),
@@ -94,6 +108,7 @@ impl Shared {
             started: Instant::now(),
             stopping,
             body_within: config.body,
+            replica,
             engine,
         }
     }
@@ -121,6 +136,7 @@ impl Shared {
 pub fn router(server: Arc<Shared>) -> Router {
     let (router, _described) = openapi::routes().split_for_parts();
     let router = router.route(crate::peers::PATH, axum::routing::post(cluster::forwarded));
+    let router = router.route(crate::replication::wire::PATH, axum::routing::post(replication::asked));
     router.method_not_allowed_fallback(method_not_allowed).fallback(not_found).with_state(server)
 }
 

@@ -5,10 +5,12 @@
 //! for ASCII, and on the safe side for the rest.
 
 use super::{
-    Shared, batch, bundle, cluster, election, elections, fence, jobs, limit, limit_log, limits, lock,
-    observe, once, operations, preview, runs, views, watch,
+    Shared, batch, bundle, cluster, counters, election, elections, fence, jobs, limit, limit_log, limits,
+    lock, maps, observe, once, operations, presence, preview, registers, replication, runs, sets, views,
+    watch,
 };
 use baton_api::batch::{Answer, BatchAnswer};
+use baton_api::crdt::{CrdtKind, EXACT_MAX, MapChange, SetChange};
 use baton_api::election::ElectionEvent;
 use baton_api::lock::LockEvent;
 use baton_api::{ErrorBody, ErrorCode};
@@ -33,9 +35,10 @@ use utoipa_axum::routes;
         (name = "fences", description = "The highest token that a resource was used with"),
         (name = "limits", description = "How much of something a key may use"),
         (name = "jobs", description = "What has to run, when, and how often really"),
+        (name = "crdt", description = "What needs no agreement: answered by each node from its own disk"),
         (name = "operations", description = "Running it"),
     ),
-    components(schemas(ErrorBody, BatchAnswer, Answer, LockEvent, ElectionEvent))
+    components(schemas(ErrorBody, BatchAnswer, Answer, LockEvent, ElectionEvent, SetChange, MapChange))
 )]
 struct Described;
 
@@ -91,10 +94,25 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(runs::get))
         .routes(routes!(runs::cancel))
         .routes(routes!(preview::preview_schedule))
+        .routes(routes!(counters::add, counters::get, counters::remove))
+        .routes(routes!(counters::list))
+        .routes(routes!(counters::watch))
+        .routes(routes!(sets::change, sets::get))
+        .routes(routes!(sets::list))
+        .routes(routes!(sets::watch))
+        .routes(routes!(registers::put, registers::get, registers::remove))
+        .routes(routes!(registers::list))
+        .routes(routes!(registers::watch))
+        .routes(routes!(maps::change, maps::get))
+        .routes(routes!(maps::list))
+        .routes(routes!(maps::watch))
+        .routes(routes!(presence::refresh, presence::get))
+        .routes(routes!(presence::leave))
         .routes(routes!(batch::batch))
         .routes(routes!(cluster::nodes))
         .routes(routes!(cluster::ring))
         .routes(routes!(cluster::hot_keys))
+        .routes(routes!(replication::status))
         .routes(routes!(operations::health))
         .routes(routes!(operations::ready))
         .routes(routes!(operations::status))
@@ -254,6 +272,84 @@ pub(super) struct LogParameters {
     cursor: Option<String>,
 }
 
+/// What the replica is to have seen.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct SeenParameters {
+    /// The `context` of an earlier answer, of any replica: waits until this one has seen as much.
+    #[param(required = false, value_type = String)]
+    after: Option<String>,
+    /// How long to wait for that; 5000 if absent. Then it is REPLICA_BEHIND.
+    #[param(rename = "waitMillis", required = false, value_type = u64, minimum = 0, maximum = 30_000)]
+    wait_millis: Option<u64>,
+}
+
+/// Which kind of counter.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct CounterKindParameter {
+    /// `grow-counter` for one that only grows; `counter` if absent. Two of one name are two counters.
+    #[param(required = false, value_type = String, pattern = "^(counter|grow-counter)$")]
+    kind: Option<CrdtKind>,
+}
+
+/// Which kind of register.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct RegisterKindParameter {
+    /// `multi-value` for one that keeps concurrent values; `register`, whose last write wins, if absent. Two of one name are two registers.
+    #[param(required = false, value_type = String, pattern = "^(register|multi-value)$")]
+    kind: Option<CrdtKind>,
+}
+
+/// What a removal takes away, and what it is called.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct RemovalParameters {
+    /// From a read: only what that had seen is removed. Without it, all that this replica has seen.
+    #[param(required = false, value_type = String)]
+    context: Option<String>,
+    /// Who writes: requests of different writers are different.
+    #[param(required = false, value_type = String)]
+    writer: Option<String>,
+    /// Makes a repeated call count once at this replica.
+    #[param(rename = "requestId", required = false, value_type = String)]
+    request_id: Option<String>,
+}
+
+/// Which of a set's elements.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct ElementParameters {
+    /// Only this element, if it is in the set: 1 to 1024 bytes.
+    #[param(required = false, value_type = String)]
+    element: Option<String>,
+    /// How many at most; 100 if absent.
+    #[param(required = false, value_type = u64, minimum = 1, maximum = 1000)]
+    limit: Option<u64>,
+    /// The `nextCursor` of the page before.
+    #[param(required = false, value_type = String)]
+    cursor: Option<String>,
+}
+
+/// Which part.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes; the handlers read the query themselves")]
+pub(super) struct PageParameters {
+    /// How many at most; 100 if absent.
+    #[param(required = false, value_type = u64, minimum = 1, maximum = 1000)]
+    limit: Option<u64>,
+    /// The `nextCursor` of the page before.
+    #[param(required = false, value_type = String)]
+    cursor: Option<String>,
+}
+
 /// The whole description, as it is served.
 pub fn document() -> Vec<u8> {
     let (_router, described) = routes().split_for_parts();
@@ -262,6 +358,8 @@ pub fn document() -> Vec<u8> {
     // As they stand on the wire, which the derive doesn't see.
     document["components"]["schemas"]["ErrorCode"]["enum"] =
         ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
+    let amount = &mut document["components"]["schemas"]["Amount"];
+    (amount["minimum"], amount["maximum"]) = ((-EXACT_MAX).into(), EXACT_MAX.into());
     loosen_batch(&mut document);
     for operation in operations(&mut document) {
         complete(operation);
@@ -369,10 +467,10 @@ fn refine(name: &str, schema: &mut Value) {
     let (start, min, max) = match name {
         "lockKey" | "name" | "onceKey" | "resource" | "runId" => (r"(?!\.{1,2}$)", 1, 512),
         "namespace" => ("", 1, 128),
-        "ownerId" | "candidateId" | "successor" => ("", 1, 256),
+        "ownerId" | "candidateId" | "successor" | "writer" | "member" => ("", 1, 256),
         "requestId" => ("", 1, 128),
         "lockToken" | "leaderToken" | "claimToken" => ("", 1, 256),
-        "key" | "limit" | "queue" => ("", 1, 512),
+        "key" | "limit" | "queue" | "field" => ("", 1, 512),
         "receipt" => ("", 1, 256),
         "timeZone" => ("", 1, 64),
         "reason" => (r"(?=.*\S)", 1, 1024),

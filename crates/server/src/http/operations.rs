@@ -115,7 +115,8 @@ pub async fn metrics(State(server): State<Arc<Shared>>, request: Request) -> Res
 }
 
 fn measured(server: &Shared) -> Result<Response, Problem> {
-    server.metrics.refresh(&server.gates, server.engine.store().breaker());
+    let replica = server.replica.opened().map(|opened| opened.replica.size());
+    server.metrics.refresh(&server.gates, server.engine.store().breaker(), replica);
     let mut text = String::with_capacity(32 * 1024);
     encode(&mut text, &server.registry).map_err(|error| {
         tracing::error!(%error, "the metrics can't be written");

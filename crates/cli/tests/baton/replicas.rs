@@ -1,0 +1,273 @@
+//! Three servers that share no store, stopped, killed and cut off from each other: everybody goes on writing, nothing acknowledged is
+//! lost, retries count once, and after healing all are equal within two rounds (D2, D3, D6, D9).
+
+use crate::http::{get, post};
+use crate::server::Server;
+use baton_testkit::Dice;
+use baton_testkit::proxy::{Direction, Proxy};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const REPLICAS: usize = 3;
+const SECRET: &str = "what all of them know, and nobody else";
+/// How long one call may take; a stopped server doesn't answer at all.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// Things become equal within rounds, and those within this.
+const SOON: Duration = Duration::from_secs(60);
+
+/// How many schedules of faults: more by `BATON_REPLICA_SCHEDULES`.
+fn schedules() -> u64 {
+    let wanted = std::env::var("BATON_REPLICA_SCHEDULES").ok().and_then(|count| count.parse().ok());
+    wanted.unwrap_or(4)
+}
+
+struct Cluster {
+    servers: Vec<Server>,
+    /// From each to each other one.
+    links: Vec<((usize, usize), Proxy)>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Cluster {
+    fn start(sync: &str) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let mut servers: Vec<_> =
+            (0..REPLICAS).map(|_| Server::stopped_on_a_store_with("embedded:", Vec::new())).collect();
+        let mut links = Vec::new();
+        for from in 0..REPLICAS {
+            for to in (0..REPLICAS).filter(|to| *to != from) {
+                let upstream = servers[to].url.strip_prefix("http://").unwrap().parse().unwrap();
+                links.push(((from, to), runtime.block_on(Proxy::start(upstream)).unwrap()));
+            }
+        }
+        for (at, server) in servers.iter_mut().enumerate() {
+            let mine = links.iter().filter(|((from, _), _)| *from == at);
+            let peers: Vec<_> = mine.map(|(_, proxy)| format!("http://{}", proxy.address())).collect();
+            server.set_variables(vec![
+                ("BATON_PEERS", peers.join(",")),
+                ("BATON_SYNC", sync.into()),
+                ("BATON_CLUSTER_SECRET", SECRET.into()),
+            ]);
+            server.restart();
+        }
+        Self { servers, links, runtime }
+    }
+
+    fn urls(&self) -> Vec<String> {
+        self.servers.iter().map(|server| server.url.clone()).collect()
+    }
+
+    fn statuses(&self) -> Vec<Value> {
+        self.servers.iter().map(|server| get(&server.url, "/v1/replication", SOON).unwrap().body).collect()
+    }
+
+    /// Waits until all are equal, which they have to be after two rounds of everybody with everybody.
+    fn equal(&self, seed: u64) {
+        let begun: Vec<_> = self.statuses().iter().map(rounds).collect();
+        let until = Instant::now() + SOON;
+        loop {
+            let before = self.statuses();
+            let states: BTreeSet<_> =
+                self.statuses().iter().map(|status| status["replica"]["state"].to_string()).collect();
+            if states.len() == 1 {
+                return;
+            }
+            // The first to end may have begun before: two more are whole ones.
+            let done = before
+                .iter()
+                .map(rounds)
+                .zip(&begun)
+                .all(|(now, begun)| now.iter().zip(begun).all(|(now, begun)| *now >= begun + 3));
+            assert!(!done, "seed {seed}: not equal after two rounds: {before:#?}");
+            assert!(Instant::now() < until, "seed {seed}: rounds don't go on: {before:#?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// How many rounds with each peer came to their end.
+fn rounds(status: &Value) -> Vec<u64> {
+    status["peers"].as_array().unwrap().iter().map(|peer| peer["rounds"].as_u64().unwrap()).collect()
+}
+
+/// What was acknowledged.
+#[derive(Default)]
+struct Acknowledged {
+    added: u64,
+    elements: BTreeSet<String>,
+}
+
+/// Sends it until it is answered.
+fn insist(url: &str, path: &str, body: &Value) {
+    let until = Instant::now() + SOON;
+    loop {
+        match post(url, path, body, PATIENCE) {
+            Ok(answer) if answer.status == 200 => return,
+            Ok(answer) => assert_eq!(answer.status, 503, "{path}: {}", answer.body),
+            Err(_) => {}
+        }
+        assert!(Instant::now() < until, "{url}{path} is never answered");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Writes at one replica until it is told to stop; each write until it is acknowledged.
+fn write(url: &str, at: usize, run: u64, stop: &AtomicBool, acknowledged: &Mutex<Acknowledged>) {
+    let mut dice = Dice::new(run * REPLICAS as u64 + at as u64);
+    let mut own = Vec::new();
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let request = format!("{run}-{at}-{number}");
+        let (writer, amount) = (format!("writer-{at}"), 1 + dice.below(5));
+        let add = json!({ "add": amount, "writer": writer, "requestId": request });
+        insist(url, "/v1/counters/hits", &add);
+        acknowledged.lock().unwrap().added += amount;
+        let body = if own.len() > 2 && dice.below(2) == 0 {
+            let gone: String = own.swap_remove(dice.below(own.len() as u64) as usize);
+            let body = json!({ "remove": [&gone], "writer": writer, "requestId": format!("{request}-set") });
+            acknowledged.lock().unwrap().elements.remove(&gone);
+            body
+        } else {
+            own.push(request.clone());
+            json!({ "add": [&request], "writer": writer, "requestId": format!("{request}-set") })
+        };
+        insist(url, "/v1/sets/tags", &body);
+        if let Some(element) = body["add"][0].as_str() {
+            acknowledged.lock().unwrap().elements.insert(element.to_owned());
+        }
+    }
+}
+
+fn elements(url: &str) -> BTreeSet<String> {
+    let (mut all, mut cursor) = (BTreeSet::new(), String::new());
+    loop {
+        let page = get(url, &format!("/v1/sets/tags?limit=500{cursor}"), SOON).unwrap().body;
+        let elements = page["elements"].as_array().unwrap_or_else(|| panic!("{page}"));
+        all.extend(elements.iter().map(|element| element.as_str().unwrap().to_owned()));
+        match page["nextCursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return all,
+        }
+    }
+}
+
+/// Some of what goes wrong: servers that stand still or die, links that are cut or swallow what is said.
+fn disturb(cluster: &mut Cluster, dice: &mut Dice) {
+    let (mut paused, mut dead) = (BTreeSet::new(), BTreeSet::new());
+    for _ in 0..5 {
+        let at = dice.below(REPLICAS as u64) as usize;
+        let link = dice.below(cluster.links.len() as u64) as usize;
+        match dice.below(7) {
+            0 if paused.len() + dead.len() < REPLICAS - 1 && !dead.contains(&at) && paused.insert(at) => {
+                cluster.servers[at].pause();
+            }
+            1 if paused.len() + dead.len() < REPLICAS - 1 && !paused.contains(&at) && dead.insert(at) => {
+                cluster.servers[at].kill();
+            }
+            2 => {
+                for (_, proxy) in cluster.links.iter().filter(|((from, to), _)| *from == at || *to == at) {
+                    proxy.refuse();
+                    proxy.cut();
+                }
+            }
+            3 => cluster.links[link].1.hold(Direction::Requests),
+            4 => cluster.links[link].1.hold(Direction::Answers),
+            5 => {
+                cluster.links[link].1.refuse();
+                cluster.links[link].1.cut();
+            }
+            _ => cluster.links[link].1.pass(),
+        }
+        std::thread::sleep(dice.millis((20, 250)));
+    }
+    paused.iter().for_each(|at| cluster.servers[*at].resume());
+    dead.iter().for_each(|at| cluster.servers[*at].restart());
+    cluster.links.iter().for_each(|(_, proxy)| proxy.pass());
+}
+
+#[test]
+fn replicas_that_share_nothing_lose_nothing_and_are_equal_two_rounds_after_healing() {
+    let mut cluster = Cluster::start("200ms");
+    let acknowledged = Arc::new(Mutex::new(Acknowledged::default()));
+    for seed in 0..schedules() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let writers: Vec<_> = cluster
+            .urls()
+            .into_iter()
+            .enumerate()
+            .map(|(at, url)| {
+                let (stop, acknowledged) = (stop.clone(), acknowledged.clone());
+                std::thread::spawn(move || write(&url, at, seed, &stop, &acknowledged))
+            })
+            .collect();
+        disturb(&mut cluster, &mut Dice::new(seed));
+        stop.store(true, Ordering::Relaxed);
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        cluster.equal(seed);
+        let expected = acknowledged.lock().unwrap();
+        for url in cluster.urls() {
+            let counted = get(&url, "/v1/counters/hits", SOON).unwrap().body;
+            assert_eq!(counted["value"].as_u64(), Some(expected.added), "seed {seed}: {counted}");
+            assert_eq!(elements(&url), expected.elements, "seed {seed}");
+        }
+    }
+    cluster.runtime.shutdown_background();
+}
+
+#[test]
+fn a_change_to_a_large_set_costs_each_peer_less_than_a_kilobyte() {
+    // Nobody asks in the meantime: what passes is what is told.
+    let cluster = Cluster::start("1h");
+    let urls = cluster.urls();
+    let count =
+        std::env::var("BATON_SET_ELEMENTS").ok().and_then(|count| count.parse().ok()).unwrap_or(800_u32);
+    for first in (0..count).step_by(40) {
+        let add: Vec<_> = (first..count.min(first + 40)).map(|n| format!("element-{n:06}")).collect();
+        insist(&urls[0], "/v1/sets/tags", &json!({ "add": add }));
+    }
+    let seen_by_all = || {
+        let until = Instant::now() + SOON;
+        while cluster.statuses()[0]["peers"].as_array().unwrap().iter().any(|peer| peer["behind"] != 0) {
+            assert!(Instant::now() < until, "{:#?}", cluster.statuses());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    seen_by_all();
+    let passed = || -> Vec<u64> {
+        let mine = cluster.links.iter().filter(|((from, _), _)| *from == 0);
+        let both = [Direction::Requests, Direction::Answers];
+        mine.map(|(_, proxy)| both.map(|way| proxy.passed_bytes(way)).iter().sum()).collect()
+    };
+    let before = passed();
+    insist(&urls[0], "/v1/sets/tags", &json!({ "remove": ["element-000007"], "add": ["one more"] }));
+    seen_by_all();
+    for (after, before) in passed().iter().zip(before) {
+        let bytes = after - before;
+        assert!((1..1024).contains(&bytes), "{bytes} bytes for a change");
+    }
+    for url in &urls {
+        assert!(elements(url).contains("one more") && !elements(url).contains("element-000007"));
+    }
+}
+
+#[test]
+fn whoever_does_not_know_the_secret_is_refused_and_peers_need_one() {
+    let cluster = Cluster::start("200ms");
+    let url = &cluster.urls()[0];
+    for path in ["/v1/peers/replica"] {
+        let answer = post(url, path, &json!({}), SOON).unwrap();
+        assert_eq!((answer.status, answer.code()), (403, "FORBIDDEN"));
+    }
+    let mut command = crate::server::binary();
+    let directory = tempfile::tempdir().unwrap();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--peers", "http://127.0.0.1:1", "--data"]);
+    let output = crate::process::run(command.arg(directory.path().join("data")));
+    assert_eq!(output.code, 78, "{}", output.stderr);
+    assert!(output.stderr.contains("--cluster-secret-file"), "{}", output.stderr);
+}

@@ -1,0 +1,178 @@
+//! Which dots were seen: for each actor a few spans of numbers, nearly always one that begins at 1.
+//!
+//! Layout, version 1: how many actors; for each the actor (16), how many spans, and for each span how far it begins after the
+//! end of the one before, and how many numbers it has beyond its first.
+
+use super::dot::{Actor, DOT_NUMBER_MAX, Dot};
+use crate::codec::{Decoder, Encoder, Unreadable};
+use crate::record::Bytes;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// The most actors in a context that comes from outside.
+pub const ACTORS_MAX: usize = 4 * 1024;
+/// The most spans of one actor: each but the first stands for something that was missed, and comes with the next repair.
+pub const SPANS_MAX: usize = 1024;
+
+const VERSION: u8 = 1;
+
+/// A set of dots, compact because actors number theirs without gaps.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Context(BTreeMap<Actor, Spans>);
+
+/// First and last numbers of spans, in order, no two of which touch.
+type Spans = Vec<(u64, u64)>;
+
+impl Context {
+    /// Whether the dot was seen.
+    pub fn contains(&self, dot: Dot) -> bool {
+        self.0.get(&dot.actor).is_some_and(|spans| holds(spans, dot.number))
+    }
+
+    /// The dot was seen.
+    pub fn insert(&mut self, dot: Dot) {
+        insert(self.0.entry(dot.actor).or_default(), dot.number, dot.number);
+    }
+
+    /// All dots of the other were seen too.
+    pub fn join(&mut self, other: &Self) {
+        for (actor, theirs) in &other.0 {
+            let spans = self.0.entry(*actor).or_default();
+            theirs.iter().for_each(|(first, last)| insert(spans, *first, *last));
+        }
+    }
+
+    /// Whether every dot of the other was seen.
+    pub fn covers(&self, other: &Self) -> bool {
+        other.0.iter().all(|(actor, theirs)| {
+            let ours = self.0.get(actor);
+            theirs.iter().all(|(first, last)| ours.is_some_and(|ours| holds_span(ours, *first, *last)))
+        })
+    }
+
+    /// How many dots of the other were not seen yet.
+    pub fn lacks(&self, other: &Self) -> u64 {
+        let mut together = self.clone();
+        together.join(other);
+        together.len() - self.len()
+    }
+
+    /// How many dots it has.
+    pub fn len(&self) -> u64 {
+        self.0.values().flatten().map(|(first, last)| last - first + 1).sum()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The actors it knows of.
+    pub fn actors(&self) -> impl Iterator<Item = Actor> + '_ {
+        self.0.keys().copied()
+    }
+
+    /// The highest number seen of an actor; 0 if none was.
+    pub fn highest(&self, actor: Actor) -> u64 {
+        self.0.get(&actor).and_then(|spans| spans.last()).map_or(0, |(_, last)| *last)
+    }
+
+    /// Whether one more dot would leave more gaps than are remembered.
+    pub fn would_fray(&self, dot: Dot) -> bool {
+        let Some(spans) = self.0.get(&dot.actor) else { return self.0.len() >= ACTORS_MAX };
+        spans.len() >= SPANS_MAX && !self.contains(dot) && self.highest(dot.actor) + 1 != dot.number
+    }
+
+    /// The part about the actors that `wanted` picks.
+    pub fn only(&self, wanted: impl Fn(Actor) -> bool) -> Self {
+        let kept = self.0.iter().filter(|(actor, _)| wanted(**actor));
+        Self(kept.map(|(actor, spans)| (*actor, spans.clone())).collect())
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut to = Encoder::new(VERSION).number(self.0.len() as u64);
+        for (actor, spans) in &self.0 {
+            to = to.fixed(&actor.0).number(spans.len() as u64);
+            let mut end = 0;
+            for (first, last) in spans {
+                to = to.number(first - end).number(last - first);
+                end = *last;
+            }
+        }
+        to.finish()
+    }
+
+    /// Reads what was written; what is too large is refused like what is damaged.
+    pub fn decode(value: &[u8]) -> Result<Self, Unreadable> {
+        let mut from = Decoder::new(value, VERSION)?;
+        let mut actors = BTreeMap::new();
+        let count = from.number()?;
+        if count > ACTORS_MAX as u64 {
+            return Err(Unreadable);
+        }
+        for _ in 0..count {
+            let actor = Actor(from.fixed()?);
+            let spans = decode_spans(&mut from)?;
+            if actors.insert(actor, spans).is_some() {
+                return Err(Unreadable);
+            }
+        }
+        from.finish()?;
+        Ok(Self(actors))
+    }
+}
+
+impl FromIterator<Dot> for Context {
+    fn from_iter<T: IntoIterator<Item = Dot>>(dots: T) -> Self {
+        let mut context = Self::default();
+        dots.into_iter().for_each(|dot| context.insert(dot));
+        context
+    }
+}
+
+fn decode_spans(from: &mut Decoder<'_>) -> Result<Spans, Unreadable> {
+    let count = from.number()?;
+    if count == 0 || count > 2 * SPANS_MAX as u64 {
+        return Err(Unreadable);
+    }
+    let mut spans = Spans::new();
+    let mut end = 0_u64;
+    for _ in 0..count {
+        // Spans that touch would be one: two contexts with the same dots are the same bytes.
+        let least = if spans.is_empty() { 1 } else { 2 };
+        let first = from.number()?;
+        if first < least {
+            return Err(Unreadable);
+        }
+        let first = end.checked_add(first).ok_or(Unreadable)?;
+        end = first.checked_add(from.number()?).filter(|end| *end <= DOT_NUMBER_MAX).ok_or(Unreadable)?;
+        spans.push((first, end));
+    }
+    Ok(spans)
+}
+
+fn holds(spans: &[(u64, u64)], number: u64) -> bool {
+    holds_span(spans, number, number)
+}
+
+fn holds_span(spans: &[(u64, u64)], first: u64, last: u64) -> bool {
+    let at = spans.partition_point(|(_, end)| *end < first);
+    spans.get(at).is_some_and(|(begin, end)| *begin <= first && last <= *end)
+}
+
+fn insert(spans: &mut Spans, first: u64, last: u64) {
+    // Nearly always it is the next number.
+    if let Some((_, end)) = spans.last_mut()
+        && *end + 1 == first
+    {
+        *end = last;
+        return;
+    }
+    // What touches the new span becomes part of it.
+    let from = spans.partition_point(|(_, end)| end.saturating_add(1) < first);
+    let to = spans.partition_point(|(begin, _)| *begin <= last.saturating_add(1));
+    let first = spans.get(from).map_or(first, |(begin, _)| first.min(*begin));
+    let last = if to > from { last.max(spans[to - 1].1) } else { last };
+    spans.splice(from..to, [(first, last)]);
+}

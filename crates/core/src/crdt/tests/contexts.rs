@@ -1,0 +1,74 @@
+//! Contexts against plain sets of dots.
+
+use super::dot;
+use crate::crdt::context::{ACTORS_MAX, SPANS_MAX};
+use crate::crdt::{Actor, Context, Dot};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+fn dots() -> impl Strategy<Value = BTreeSet<(u8, u64)>> {
+    proptest::collection::btree_set((0..3_u8, 1..40_u64), 0..60)
+}
+
+fn context(dots: &BTreeSet<(u8, u64)>) -> Context {
+    dots.iter().rev().map(|(by, number)| dot(*by, *number)).collect()
+}
+
+proptest! {
+    #[test]
+    fn a_context_is_a_set_of_dots(a in dots(), b in dots(), by in 0..3_u8, number in 1..40_u64) {
+        let (left, right) = (context(&a), context(&b));
+        prop_assert_eq!(left.contains(dot(by, number)), a.contains(&(by, number)));
+        prop_assert_eq!(left.covers(&right), b.is_subset(&a));
+        prop_assert_eq!(left.len(), a.len() as u64);
+        prop_assert_eq!(left.is_empty(), a.is_empty());
+        prop_assert_eq!(left.lacks(&right), b.difference(&a).count() as u64);
+        let mut both = left.clone();
+        both.join(&right);
+        prop_assert_eq!(&both, &context(&a.union(&b).copied().collect()));
+        let highest = a.iter().filter(|(of, _)| *of == by).map(|(_, number)| *number).max();
+        prop_assert_eq!(left.highest(super::actor(by)), highest.unwrap_or(0));
+        let only = left.only(|actor| actor == super::actor(by));
+        prop_assert_eq!(only, context(&a.iter().copied().filter(|(of, _)| *of == by).collect()));
+    }
+
+    #[test]
+    fn a_context_is_read_as_it_was_written(a in dots()) {
+        let context = context(&a);
+        prop_assert_eq!(Context::decode(&context.encode()), Ok(context));
+    }
+
+    #[test]
+    fn damaged_bytes_are_unreadable_and_never_a_panic(mut value: Vec<u8>) {
+        drop(Context::decode(&value));
+        value.insert(0, 1);
+        if let Ok(context) = Context::decode(&value) {
+            prop_assert_eq!(Context::decode(&context.encode()), Ok(context));
+        }
+    }
+}
+
+#[test]
+fn a_context_without_gaps_is_small_however_much_was_seen() {
+    let context: Context = (1..=1_000_000).map(|number| dot(1, number)).collect();
+    assert!(context.encode().len() < 32, "{}", context.encode().len());
+}
+
+#[test]
+fn more_gaps_or_actors_than_are_remembered_are_told_before() {
+    let mut context: Context = (1..=SPANS_MAX as u64).map(|number| dot(1, 2 * number)).collect();
+    let end = 2 * SPANS_MAX as u64;
+    assert!(context.would_fray(dot(1, end + 2)));
+    assert!(!context.would_fray(dot(1, end)) && !context.would_fray(dot(1, end + 1)));
+    for number in 0..ACTORS_MAX as u128 {
+        context.insert(Dot { actor: Actor(number.to_be_bytes()), number: 1 });
+    }
+    assert!(context.would_fray(dot(9, 1)));
+}
+
+#[test]
+fn a_newer_version_is_refused() {
+    assert!(Context::decode(&[2, 0]).is_err());
+    assert!(Context::decode(&[1, 0]).is_ok());
+}

@@ -1,0 +1,230 @@
+//! What was decided and is on its way to the disk: what the next write is decided on, and what nobody else sees yet.
+
+use super::durable::Durable;
+use super::memo::{Memo, Memos};
+use super::{Failure, Limits, Origin};
+use baton_core::crdt::{Actor, Change, Clock, Context, Delta, Dot, Entry, Row, RowKey};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Writes that may be on their way to the disk at once; further ones are refused.
+pub(super) const PENDING_MAX: usize = 16 * 1024;
+/// Changes that wait for their time to come near; further ones are not taken in, and come again with the next repair.
+pub(super) const HELD_MAX: usize = 1024;
+
+/// What becomes durable as a whole.
+pub(super) struct Unit {
+    pub sequence: u64,
+    pub delta: Delta,
+    /// The rows of the delta, as they are after it.
+    pub rows: Vec<(RowKey, Row)>,
+    /// Another replica's context, when all that it covers was compared.
+    pub adopted: Option<Arc<Context>>,
+    pub memo: Option<Memo>,
+    pub origin: Origin,
+    pub clock: Clock,
+    pub done: oneshot::Sender<()>,
+}
+
+pub(super) struct Ahead {
+    /// Rows that the disk doesn't have like this yet, and by which unit.
+    overlay: HashMap<RowKey, (u64, Row)>,
+    pub context: Context,
+    pub actor: Actor,
+    /// Of the last dot.
+    pub number: u64,
+    pub clock: Clock,
+    pub memos: Memos,
+    pub held: VecDeque<Change>,
+    pub pending: Vec<Unit>,
+    /// Of the last unit.
+    pub sequence: u64,
+    sizes: Sizes,
+    limits: Limits,
+    pub failed: bool,
+    pub closed: bool,
+}
+
+/// How much there is.
+#[derive(Default)]
+struct Sizes {
+    rows: usize,
+    bytes: usize,
+    /// Elements of each set, rows of each map.
+    collections: HashMap<Box<[u8]>, usize>,
+}
+
+impl Ahead {
+    pub fn new(actor: Actor, context: Context, clock: Clock, memos: Memos, limits: Limits) -> Self {
+        Self {
+            overlay: HashMap::new(),
+            context,
+            actor,
+            number: 0,
+            clock,
+            memos,
+            held: VecDeque::new(),
+            pending: Vec::new(),
+            sequence: 0,
+            sizes: Sizes::default(),
+            limits,
+            failed: false,
+            closed: false,
+        }
+    }
+
+    /// Whether anything can be written now.
+    pub fn ready(&self) -> Result<(), Failure> {
+        if self.failed {
+            return Err(Failure::Broken);
+        }
+        if self.closed || self.pending.len() >= PENDING_MAX {
+            return Err(Failure::Busy);
+        }
+        Ok(())
+    }
+
+    /// The row as the next write has to see it.
+    pub fn row(&self, key: &RowKey, durable: &Durable) -> Row {
+        match self.overlay.get(key) {
+            Some((_, row)) => row.clone(),
+            None => durable.row(key).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Whether a local write may make this of a row.
+    pub fn has_room(&self, key: &RowKey, before: &Row, after: &Row) -> Result<(), Failure> {
+        let grows = after.size() > before.size();
+        if grows && self.sizes.bytes + after.size() > self.limits.bytes_max {
+            return Err(Failure::Full);
+        }
+        if !before.is_empty() || after.is_empty() {
+            return Ok(());
+        }
+        let together = key.collection().and_then(|of| self.sizes.collections.get(of)).copied().unwrap_or(0);
+        if self.sizes.rows >= self.limits.rows_max || together >= self.limits.collection_max {
+            return Err(Failure::Full);
+        }
+        Ok(())
+    }
+
+    /// Puts a unit in line. Its dots count as seen from here on, for whatever is decided next.
+    pub fn enqueue(
+        &mut self,
+        staged: Staged,
+        adopted: Option<Arc<Context>>,
+        memo: Option<Memo>,
+        origin: Origin,
+    ) -> oneshot::Receiver<()> {
+        self.sequence += 1;
+        for change in &staged.delta.changes {
+            change.dots().for_each(|dot| self.context.insert(dot));
+        }
+        if let Some(context) = &adopted {
+            self.context.join(context);
+        }
+        for (key, before, row) in &staged.rows {
+            self.sizes.moved(key, before, row);
+            self.overlay.insert(key.clone(), (self.sequence, row.clone()));
+        }
+        let (done, answered) = oneshot::channel();
+        self.pending.push(Unit {
+            sequence: self.sequence,
+            delta: staged.delta,
+            rows: staged.rows.into_iter().map(|(key, _, row)| (key, row)).collect(),
+            adopted,
+            memo,
+            origin,
+            clock: self.clock,
+            done,
+        });
+        answered
+    }
+
+    /// A row that was found on the disk.
+    pub fn found(&mut self, key: &RowKey, row: &Row) {
+        self.sizes.moved(key, &Row::default(), row);
+        for (dot, entry) in row.entries() {
+            self.context.insert(*dot);
+            if let Entry::Value { at, .. } = entry {
+                self.clock.observe(*at);
+            }
+        }
+    }
+
+    /// The disk can't take any more. Whoever waits hears that the outcome is unknown.
+    pub fn break_down(&mut self) {
+        self.failed = true;
+        self.pending.clear();
+    }
+
+    /// All units up to this one are durable.
+    pub fn settle(&mut self, sequence: u64) {
+        self.overlay.retain(|_, (since, _)| *since > sequence);
+    }
+}
+
+impl Sizes {
+    fn moved(&mut self, key: &RowKey, before: &Row, after: &Row) {
+        self.bytes = (self.bytes + after.size()).saturating_sub(before.size());
+        match (before.is_empty(), after.is_empty()) {
+            (true, false) => {
+                self.rows += 1;
+                self.bytes += key.bytes().len();
+                if let Some(of) = key.collection() {
+                    *self.collections.entry(of.into()).or_default() += 1;
+                }
+            }
+            (false, true) => {
+                self.rows -= 1;
+                self.bytes = self.bytes.saturating_sub(key.bytes().len());
+                if let Some(of) = key.collection()
+                    && let Some(count) = self.collections.get_mut(of)
+                {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.collections.remove(of);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Changes that belong together and are not in line yet.
+#[derive(Default)]
+pub(super) struct Staged {
+    pub delta: Delta,
+    /// Each row as it was before, and as it will be.
+    pub rows: Vec<(RowKey, Row, Row)>,
+    /// Dots that were made for it.
+    pub dots: u64,
+}
+
+impl Staged {
+    /// The row as it is after what was staged.
+    pub fn row(&self, key: &RowKey) -> Option<&Row> {
+        self.rows.iter().find(|(of, ..)| of == key).map(|(_, _, row)| row)
+    }
+
+    /// Adds a change, whose row was `before`, and gives the row as it is now. `context` is of what was seen without this.
+    pub fn stage(&mut self, change: Change, before: Row, context: &Context) -> &Row {
+        let mut after = before.clone();
+        after.apply(&change, context);
+        let known = self.rows.iter().position(|(of, ..)| *of == change.key);
+        let at = known.unwrap_or(self.rows.len());
+        match known {
+            Some(at) => self.rows[at].2 = after,
+            None => self.rows.push((change.key.clone(), before, after)),
+        }
+        self.delta.changes.push(change);
+        &self.rows[at].2
+    }
+
+    /// The next dot.
+    pub fn dot(&self, ahead: &Ahead) -> Dot {
+        Dot { actor: ahead.actor, number: ahead.number + self.dots + 1 }
+    }
+}

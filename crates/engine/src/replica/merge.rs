@@ -1,0 +1,215 @@
+//! What other replicas tell: deltas as they happen, and pages of rows to compare when something was missed.
+//!
+//! To repair from another replica is [`baton_core::crdt::sync`]'s: whatever it shows is given to [`Replica::compare`] with the other's context. When
+//! all of it was taken in completely, and only then, that context is for [`Replica::adopt`].
+
+use super::ahead::{Ahead, HELD_MAX, Staged};
+use super::durable::Durable;
+use super::write::{EDITS_MAX, UNIT_BYTES_MAX};
+use super::{Failure, Origin, Replica};
+use baton_core::crdt::clock::early_by;
+use baton_core::crdt::context::ACTORS_MAX;
+use baton_core::crdt::sync::{self, Answer, Repair, Reply, Request, Shown};
+use baton_core::crdt::{Change, Context, Delta, Entry, Row, RowKey};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// What became of what was told. What was neither taken in nor known is not in the context, so it will be told again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Merged {
+    /// Changes that were news, and are durable.
+    pub taken: usize,
+    /// Changes that wait until their time is near: the clock of their writer, or this replica's, is wrong.
+    pub held: usize,
+    /// Changes that there is no room to hold, or that would break a bound.
+    pub skipped: usize,
+}
+
+impl Merged {
+    /// Whether everything that was told is durable here.
+    pub fn is_complete(&self) -> bool {
+        self.held == 0 && self.skipped == 0
+    }
+}
+
+impl Replica {
+    /// One hash over everything: replicas for which it is the same have the same rows and have seen the same.
+    pub fn whole(&self) -> u64 {
+        sync::whole(&*self.shared.durable())
+    }
+
+    /// Begins to find out what this replica has missed of what another has.
+    pub fn begin_repair(&self) -> (Repair, sync::Ask) {
+        Repair::begin(&*self.shared.durable())
+    }
+
+    /// Goes on with that. What is shown has to be compared before the next question is asked.
+    pub fn take_answer(
+        &self,
+        repair: &mut Repair,
+        answer: Answer,
+    ) -> Result<(Vec<Shown>, sync::Next), sync::repair::Unexpected> {
+        repair.take(answer, &*self.shared.durable())
+    }
+
+    /// Answers another replica, when what it told is durable here.
+    pub async fn answer(&self, request: Request) -> Result<Reply, Failure> {
+        let from = self.actor();
+        let answer = match request.ask {
+            _ if request.to.is_some_and(|to| to != from) => Answer::OtherRun,
+            sync::Ask::Push(delta) => {
+                let Merged { taken, held, skipped } = self.merge(delta).await?;
+                Answer::Took { taken: taken as u64, held: held as u64, skipped: skipped as u64 }
+            }
+            ask => sync::answer(&ask, &*self.shared.durable())
+                .expect("only what is pushed isn't answered by looking"),
+        };
+        Ok(Reply { from, answer })
+    }
+
+    /// Takes a delta in: in any order, any number of times. Answers when it is durable.
+    pub async fn merge(&self, delta: Delta) -> Result<Merged, Failure> {
+        let (merged, durable) = self.take_in(|_, _| delta.changes)?;
+        self.settled(durable).await?;
+        Ok(merged)
+    }
+
+    /// Compares what another replica has shown, whose whole context is given, with the same rows here, and takes in what differs.
+    pub async fn compare(&self, shown: &Shown, their_context: &Context) -> Result<Merged, Failure> {
+        let (merged, durable) =
+            self.take_in(|ahead, durable| differences(ahead, durable, shown, their_context))?;
+        self.settled(durable).await?;
+        Ok(merged)
+    }
+
+    /// Everything that the other replica had seen was compared, and taken in. Refused as `Full` if more actors are in it than are
+    /// remembered, or dots that this run never made.
+    pub async fn adopt(&self, their_context: Arc<Context>) -> Result<(), Failure> {
+        let durable = {
+            let mut ahead = self.shared.ahead();
+            ahead.ready()?;
+            let actors = their_context.actors().filter(|actor| ahead.context.highest(*actor) == 0).count();
+            let invented = their_context.highest(ahead.actor) > ahead.number;
+            if invented || ahead.context.actors().count() + actors > ACTORS_MAX {
+                return Err(Failure::Full);
+            }
+            if ahead.context.covers(&their_context) {
+                ahead.barrier()
+            } else {
+                ahead.enqueue(Staged::default(), Some(their_context), None, Origin::Merged)
+            }
+        };
+        self.settled(durable).await
+    }
+
+    async fn settled(&self, durable: oneshot::Receiver<()>) -> Result<(), Failure> {
+        self.shared.wake.notify_one();
+        durable.await.map_err(|_| Failure::Unknown)
+    }
+
+    fn take_in(
+        &self,
+        changes: impl FnOnce(&Ahead, &Durable) -> Vec<Change>,
+    ) -> Result<(Merged, oneshot::Receiver<()>), Failure> {
+        let now_ms = self.shared.now_ms();
+        let mut ahead = self.shared.ahead();
+        ahead.ready()?;
+        let durable = self.shared.durable();
+        let changes = changes(&ahead, &durable);
+        let merged = ahead.take_in(changes, &durable, now_ms);
+        Ok((merged, ahead.barrier()))
+    }
+}
+
+fn differences(ahead: &Ahead, durable: &Durable, shown: &Shown, their_context: &Context) -> Vec<Change> {
+    let none = Row::default();
+    let theirs = |key: &RowKey| {
+        let at = shown.rows.binary_search_by(|(of, _)| of.cmp(key)).ok()?;
+        Some(&shown.rows[at].1)
+    };
+    let mut keys = durable.keys_in(shown);
+    keys.extend(shown.rows.iter().map(|(key, _)| key.clone()));
+    keys.sort();
+    keys.dedup();
+    let changes = keys.iter().map(|key| {
+        let row = ahead.row(key, durable);
+        row.difference(&ahead.context, key, theirs(key).unwrap_or(&none), their_context)
+    });
+    changes.filter(|change| !change.is_empty()).collect()
+}
+
+impl Ahead {
+    /// Takes changes in, in as many units as they need: a commit has room for few.
+    pub(super) fn take_in(&mut self, changes: Vec<Change>, durable: &Durable, now_ms: u64) -> Merged {
+        let mut merged = Merged::default();
+        let (mut staged, mut bytes) = (Staged::default(), 0);
+        for change in changes {
+            if is_early(&change, now_ms) {
+                if self.held.contains(&change) {
+                    merged.held += 1;
+                } else if self.held.len() < HELD_MAX {
+                    tracing::warn!(row = ?change.key, "a change is from the future: it waits");
+                    self.held.push_back(change);
+                    merged.held += 1;
+                } else {
+                    merged.skipped += 1;
+                }
+                continue;
+            }
+            let row = match staged.row(&change.key) {
+                Some(row) => row.clone(),
+                None => self.row(&change.key, durable),
+            };
+            let mut after = row.clone();
+            after.apply(&change, &self.context);
+            if after == row && change.dots().all(|dot| self.context.contains(dot)) {
+                continue;
+            }
+            let size = change.key.bytes().len() + after.size();
+            if size > UNIT_BYTES_MAX || change.dots().any(|dot| self.is_strange(dot)) {
+                tracing::warn!(row = ?change.key, "a change breaks a bound: it is not taken in");
+                merged.skipped += 1;
+                continue;
+            }
+            if staged.rows.len() >= EDITS_MAX || bytes + size > UNIT_BYTES_MAX {
+                drop(self.enqueue(std::mem::take(&mut staged), None, None, Origin::Merged));
+                bytes = 0;
+            }
+            bytes += size;
+            merged.taken += 1;
+            for (_, entry) in &change.added {
+                if let Entry::Value { at, .. } = entry {
+                    self.clock.observe(*at);
+                }
+            }
+            let dots: Vec<_> = change.dots().collect();
+            staged.stage(change, row, &self.context);
+            // At once: the next change may be of the same row, and older.
+            dots.into_iter().for_each(|dot| self.context.insert(dot));
+        }
+        if !staged.rows.is_empty() {
+            drop(self.enqueue(staged, None, None, Origin::Merged));
+        }
+        merged
+    }
+
+    /// Whether a dot can't be remembered, or pretends to be one that this run will make.
+    fn is_strange(&self, dot: baton_core::crdt::Dot) -> bool {
+        self.context.would_fray(dot) || (dot.actor == self.actor && dot.number > self.number)
+    }
+
+    /// Takes in what was held and is near now.
+    pub(super) fn release(&mut self, durable: &Durable, now_ms: u64) {
+        let held = std::mem::take(&mut self.held);
+        let (early, near): (Vec<_>, Vec<_>) = held.into_iter().partition(|change| is_early(change, now_ms));
+        self.held = early.into();
+        self.take_in(near, durable, now_ms);
+    }
+}
+
+fn is_early(change: &Change, now_ms: u64) -> bool {
+    change.added.iter().any(|(_, entry)| match entry {
+        Entry::Value { at, .. } => early_by(*at, now_ms).is_some(),
+        Entry::Member | Entry::Tally { .. } => false,
+    })
+}

@@ -1,0 +1,100 @@
+//! Local writes: decided on what is ahead of the disk, answered when they are on it.
+
+use super::ahead::{Ahead, Staged};
+use super::memo::lane;
+use super::{Failure, Origin, Replica};
+use baton_core::crdt::{Context, Edit, RequestId};
+use tokio::sync::oneshot;
+
+/// Edits in one write: with what else a commit has to say they fit in one.
+pub const EDITS_MAX: usize = 40;
+/// Bytes of names and rows in one write, for the same reason.
+pub(super) const UNIT_BYTES_MAX: usize = 256 * 1024;
+
+/// What makes a write count once, however often it is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request<'a> {
+    /// Whose: requests of different writers are different.
+    pub writer: &'a str,
+    /// What the writer calls it.
+    pub id: &'a str,
+}
+
+/// A write that is durable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// What was seen by whoever has seen this write. Empty if it changed nothing.
+    pub context: Context,
+    /// Whether it had been done before, and was only answered again.
+    pub replayed: bool,
+}
+
+impl Replica {
+    /// Does all edits, or none. A removal sees what was there before the write.
+    pub async fn write(&self, edits: &[Edit], request: Option<Request<'_>>) -> Result<Written, Failure> {
+        if edits.len() > EDITS_MAX {
+            return Err(Failure::TooLarge);
+        }
+        let (written, durable) = self.enqueue(edits, request)?;
+        self.shared.wake.notify_one();
+        durable.await.map_err(|_| Failure::Unknown)?;
+        Ok(written)
+    }
+
+    fn enqueue(
+        &self,
+        edits: &[Edit],
+        request: Option<Request<'_>>,
+    ) -> Result<(Written, oneshot::Receiver<()>), Failure> {
+        let asked =
+            request.map(|of| (RequestId::of(of.writer, of.id), lane(of.writer), RequestId::digest(edits)));
+        let mut ahead = self.shared.ahead();
+        ahead.ready()?;
+        if let Some((id, _, digest)) = asked
+            && let Some(memo) = ahead.memos.get(id)
+        {
+            if memo.digest != digest {
+                return Err(Failure::RequestReused);
+            }
+            let written = Written { context: memo.context(), replayed: true };
+            return Ok((written, ahead.barrier()));
+        }
+        let staged = self.stage(&mut ahead, edits)?;
+        let (first, last) = (ahead.number + 1, ahead.number + staged.dots);
+        let dots = if staged.dots == 0 { (0, 0) } else { (first, last) };
+        let actor = ahead.actor;
+        let context = (first..=last).map(|number| baton_core::crdt::Dot { actor, number }).collect();
+        ahead.number = last;
+        let memo = asked.map(|(id, lane, digest)| ahead.memos.remember(id, lane, digest, actor, dots));
+        let durable = ahead.enqueue(staged, None, memo, Origin::Local);
+        Ok((Written { context, replayed: false }, durable))
+    }
+
+    fn stage(&self, ahead: &mut Ahead, edits: &[Edit]) -> Result<Staged, Failure> {
+        let (now_ms, durable) = (self.shared.now_ms(), self.shared.durable());
+        let mut staged = Staged::default();
+        let mut bytes = 0;
+        for edit in edits {
+            let row = match staged.row(&edit.key) {
+                Some(row) => row.clone(),
+                None => ahead.row(&edit.key, &durable),
+            };
+            let dot = staged.dot(ahead);
+            let change =
+                edit.change(&row, dot, &ahead.context, &mut ahead.clock, now_ms).map_err(Failure::Refused)?;
+            let Some(change) = change else { continue };
+            staged.dots += 1;
+            let after = staged.stage(change, row.clone(), &ahead.context);
+            ahead.has_room(&edit.key, &row, after)?;
+            bytes += edit.key.bytes().len() + after.size();
+        }
+        if bytes > UNIT_BYTES_MAX { Err(Failure::TooLarge) } else { Ok(staged) }
+    }
+}
+
+impl Ahead {
+    /// Answered when all that is in line now is durable.
+    pub(super) fn barrier(&mut self) -> oneshot::Receiver<()> {
+        self.enqueue(Staged::default(), None, None, Origin::Local)
+    }
+}
