@@ -153,3 +153,50 @@ fn three_nodes_admit_of_a_split_key_what_its_limit_says_and_two_of_them_hold_it(
         assert!((2..=3).contains(&holders), "{holders} held a part of it");
     });
 }
+
+#[test]
+fn what_is_done_about_hot_keys_is_said_on_the_command_line_and_in_a_file() {
+    let mut server = Server::start();
+    let arguments = ["limits", "put", "l", "--limit", "1000", "--per", "1m", "--mechanism", "owned"];
+    let shown = server.run(&[&arguments[..], &["--hot-key", "split", "--hot-key-parts", "3"]].concat());
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    let line = |name: &str, value: &str| {
+        shown.stdout.lines().map(str::trim).any(|line| line.starts_with(name) && line.ends_with(value))
+    };
+    assert!(line("hot keys", "split") && line("parts of a hot key", "3"), "{}", shown.stdout);
+    let refused = server.run(&["limits", "put", "l", "--limit", "9", "--per", "1m", "--hot-key", "pin"]);
+    assert!(refused.code != 0 && refused.stderr.contains("mechanism must be owned"), "{}", refused.stderr);
+
+    let file = server.file("limits.yaml");
+    let text = "limits:\n  f: { limit: 1000, windowMillis: 60000, hotKey: cap, hotKeyCap: 50 }\n";
+    std::fs::write(&file, text).unwrap();
+    server.kill();
+    let server = Server::start_with(vec![("BATON_LIMITS", file.display().to_string())]);
+    let shown = server.run(&["limits", "show", "f"]);
+    assert!(shown.stdout.contains("cap of a hot key") && shown.stdout.contains("50"), "{}", shown.stdout);
+}
+
+#[test]
+fn a_node_that_is_kept_for_hot_keys_is_listed_as_such_and_owns_nothing() {
+    on_redis(|store| {
+        let owner = Server::start_on_a_store(store);
+        let kept = Server::start_on_a_store_with(store, vec![("BATON_DEDICATED", "true".into())]);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let nodes = runtime.block_on(async {
+            let client = connect(&owner).await;
+            let until = Instant::now() + PATIENCE;
+            loop {
+                let nodes = client.nodes().await.unwrap().nodes;
+                if nodes.iter().any(|node| node.dedicated) {
+                    return nodes;
+                }
+                assert!(Instant::now() < until, "{nodes:?}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
+        let owns: Vec<_> = nodes.iter().map(|node| (node.dedicated, node.owns)).collect();
+        assert!(owns.len() == 2 && owns.contains(&(true, 0)) && owns.contains(&(false, 256)), "{nodes:?}");
+        let shown = kept.run(&["nodes"]);
+        assert!(shown.stdout.contains("dedicated, asked"), "{}", shown.stdout);
+    });
+}
