@@ -9,7 +9,7 @@
 //! - [`once`]: the bodies of `/v1/once`
 //! - [`fence`]: the bodies of `/v1/fences`
 //! - [`mod@limit`]: the bodies of `/v1/limits`; [`rate_limit`]: the header fields that say what is left
-//! - [`job`]: the bodies of `/v1/jobs` and `/v1/runs`
+//! - [`job`]: the bodies of `/v1/jobs` and `/v1/runs`; [`worker`]: of `/v1/workers`, and what is said of attempts
 //! - [`preview`]: the bodies of `/v1/jobs:preview`
 //! - [`batch`]: several lock calls in one request, answered as they complete
 //! - [`cluster`]: the bodies of `/v1/nodes`, `/v1/ring` and `/v1/hotkeys`
@@ -30,5 +30,6 @@ pub mod once;
 pub mod preview;
 pub mod rate_limit;
 pub mod status;
+pub mod worker;
 
 pub use error::{ErrorBody, ErrorCode, Position};

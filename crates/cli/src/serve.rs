@@ -1,6 +1,8 @@
 //! `baton serve`: the server. A flag wins over its environment variable, and that over the file.
 
 use crate::failure::Failure;
+use baton_server::targets::TargetConfig;
+use baton_server::targets::allow::NotAllowed;
 use baton_server::{Config, ConfigError, RunError, Server, telemetry};
 use clap::builder::BoolishValueParser;
 use serde::Deserialize;
@@ -47,6 +49,13 @@ pub struct Settings {
     #[arg(long, env = "BATON_INSECURE", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub insecure: Option<bool>,
+    /// An internal address that jobs may call, as HOST, HOST:PORT or a network like 10.1.0.0/16; may be repeated
+    #[arg(long, env = "BATON_JOB_ALLOW", value_name = "ADDRESS", value_delimiter = ',')]
+    pub job_allow: Option<Vec<String>>,
+    /// Let jobs start commands on this machine
+    #[arg(long, env = "BATON_ALLOW_COMMANDS", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        value_parser = BoolishValueParser::new(), value_name = "BOOL")]
+    pub allow_commands: Option<bool>,
     /// How log lines look [default: auto]
     #[arg(long, env = "BATON_LOG_FORMAT", value_enum)]
     pub log_format: Option<LogFormat>,
@@ -78,6 +87,8 @@ impl Settings {
             store: self.store.or(other.store),
             limits: self.limits.or(other.limits),
             insecure: self.insecure.or(other.insecure),
+            job_allow: self.job_allow.or(other.job_allow),
+            allow_commands: self.allow_commands.or(other.allow_commands),
             log_format: self.log_format.or(other.log_format),
             max_connections: self.max_connections.or(other.max_connections),
             max_waiting: self.max_waiting.or(other.max_waiting),
@@ -86,9 +97,16 @@ impl Settings {
 }
 
 impl Settings {
-    fn into_config(self) -> Config {
+    fn into_config(self) -> Result<Config, Failure> {
         let default = Config::default();
-        Config {
+        let allow = self.job_allow.unwrap_or_default();
+        let allow = allow.iter().map(|text| text.parse());
+        let allow = allow.collect::<Result<_, NotAllowed>>().map_err(|error| {
+            Failure::new(78, format!("--job-allow: {error}"), "`baton serve --help` shows what can be set")
+        })?;
+        let targets = TargetConfig { allow, commands: self.allow_commands.unwrap_or_default() };
+        Ok(Config {
+            targets,
             listen: self.listen.unwrap_or(default.listen),
             advertise: self.advertise,
             data: self.data.unwrap_or(default.data),
@@ -99,7 +117,7 @@ impl Settings {
             max_connections: self.max_connections.unwrap_or(default.max_connections),
             max_waiting: self.max_waiting.unwrap_or(default.max_waiting),
             ..Config::default()
-        }
+        })
     }
 }
 
@@ -129,7 +147,7 @@ fn serve(settings: Settings) -> Result<u8, Failure> {
         Some(LogFormat::Json) => telemetry::LogFormat::Json,
         Some(LogFormat::Text) => telemetry::LogFormat::Text,
     });
-    let config = settings.into_config();
+    let config = settings.into_config()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(baton_server::run(config, ready)).map_err(failed)?;
     Ok(0)

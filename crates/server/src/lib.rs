@@ -11,7 +11,7 @@
 //! - `peers`: other nodes
 //! - [`gate`]: bulkheads, so that waiting never starves releasing
 //! - [`metrics`]: what is counted about requests
-//! - [`targets`]: what the server runs itself when a job is due
+//! - [`targets`]: what the server runs itself when a job is due; [`jobs_file`]: a file of jobs, for the command line
 //! - [`telemetry`]: log lines, and what requests are called in them
 //!
 //! # What it promises
@@ -23,6 +23,7 @@ pub mod gate;
 pub mod grpc;
 pub mod http;
 mod http2;
+pub mod jobs_file;
 mod limits_file;
 pub mod metrics;
 mod opening;
