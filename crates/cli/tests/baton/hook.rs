@@ -53,7 +53,7 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// Answers after a while with a status line, header fields and a body, as `answers` says.
+    /// Answers after a while with a status line, header fields and a body, as `answers` says; with nothing, it closes the connection.
     pub fn start(answers: impl Fn(&Call) -> (Duration, String) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -111,6 +111,9 @@ fn serve(stream: &TcpStream, noted: &Mutex<Vec<Call>>, answers: &Answers) -> Opt
         noted.lock().unwrap().push(call.clone());
         let (after, answer) = answers(&call);
         std::thread::sleep(after);
+        if answer.is_empty() {
+            return None;
+        }
         let mut stream = stream;
         stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).ok()?;
     }
