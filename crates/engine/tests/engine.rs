@@ -8,6 +8,7 @@ mod engine {
     mod counting;
     mod elections;
     mod holds;
+    mod job_stores;
     mod jobs;
     mod lease_log;
     mod leases;
