@@ -21,6 +21,8 @@ limits = []
 jobs = []
 # Runs that were asked for, by their ids.
 runs = []
+# Runs that a worker took, by their ids, with the tokens of their attempts.
+attempts = []
 lock = threading.Lock()
 calls = 0
 
@@ -117,6 +119,12 @@ def use_a_job(case):
     """Every other call about one job is about one that there is."""
     if known := every_other(jobs):
         aim(case, "name", *known)
+
+
+def use_an_attempt(case):
+    """Every other word about an attempt is about one that was begun, with its token."""
+    if known := every_other(attempts):
+        case.path_parameters["runId"], case.body["fencingToken"] = known
 
 
 def use_a_run(case):
@@ -278,6 +286,10 @@ def before_call(context, case, kwargs):
             use_a_job(case)
         if "{runId}" in path:
             use_a_run(case)
+            if isinstance(case.body, dict) and "fencingToken" in case.body:
+                use_an_attempt(case)
+        if path == "/v1/workers/{queue}/claim":
+            case.path_parameters["queue"] = "q"
     if isinstance(case.body, dict):
         shorten(case.body, by_default=path.endswith("/campaign"))
         for call in inner_calls(case.body):
@@ -306,6 +318,11 @@ def after_call(context, case, response):
         with lock:
             runs.append(response.json()["runId"])
             del runs[:-GRANTS_MAX]
+    if case.operation.path == "/v1/workers/{queue}/claim" and response.status_code == 200:
+        if run := response.json().get("run"):
+            with lock:
+                attempts.append((run["runId"], run["fencingToken"]))
+                del attempts[:-GRANTS_MAX]
     if response.status_code == 200:
         granted = []
         if case.operation.path.endswith("/acquire"):

@@ -9,7 +9,7 @@
 //! - [`once`]: the bodies of `/v1/once`
 //! - [`fence`]: the bodies of `/v1/fences`
 //! - [`mod@limit`]: the bodies of `/v1/limits`; [`rate_limit`]: the header fields that say what is left
-//! - [`job`]: the bodies of `/v1/jobs` and `/v1/runs`
+//! - [`job`]: the bodies of `/v1/jobs` and `/v1/runs`; [`worker`]: of `/v1/workers`, and what is said of attempts
 //! - [`preview`]: the bodies of `/v1/jobs:preview`
 //! - [`crdt`]: the bodies of `/v1/counters`, `/v1/sets`, `/v1/registers`, `/v1/maps` and `/v1/presence`
 //! - [`batch`]: several lock calls in one request, answered as they complete
@@ -34,5 +34,6 @@ pub mod preview;
 pub mod rate_limit;
 pub mod replication;
 pub mod status;
+pub mod worker;
 
 pub use error::{ErrorBody, ErrorCode, Position};

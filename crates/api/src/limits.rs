@@ -86,6 +86,11 @@ pub const JOB_BODY_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a request's body that defines a job, with as many header fields as may be.
 pub const JOB_BYTES_MAX: usize = 256 * 1024;
 
+/// Bytes of what an attempt says of its end.
+pub const RUN_MESSAGE_BYTES_MAX: usize = 512;
+/// Bytes of output that an attempt may send; the end of it is kept.
+pub const RUN_OUTPUT_BYTES_MAX: usize = 16 * 1024;
+
 /// A lease's id: up to 64 letters, digits and `-_.:`, with a letter or digit at its end.
 pub fn check_lease_id(field: &str, id: &str) -> Result<(), ErrorBody> {
     check_text(field, id, 1..=64)?;

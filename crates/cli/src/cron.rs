@@ -1,4 +1,7 @@
-//! `baton cron`: when a schedule would be due (J11). No server is asked.
+//! `baton cron`: jobs at a server, and when a schedule would be due (J11), for which no server is asked.
+
+mod apply;
+pub mod jobs;
 
 use crate::client::ClientOptions;
 use crate::failure::{Failure, USAGE};
@@ -20,6 +23,8 @@ pub enum CronCommand {
     /// Show how a schedule reads and when it is due next; exits with 69 if that is never
     #[command(after_help = HELP)]
     Next(NextArguments),
+    #[command(flatten)]
+    Jobs(jobs::JobsCommand),
 }
 
 const HELP: &str = "Examples:\n  \
@@ -52,8 +57,7 @@ pub struct NextArguments {
     from: Option<String>,
 }
 
-pub fn run(command: CronCommand, client: &ClientOptions) -> Result<u8, Failure> {
-    let CronCommand::Next(arguments) = command;
+pub fn next(arguments: NextArguments, client: &ClientOptions) -> Result<u8, Failure> {
     let from = arguments.from.as_deref().map(read_time).transpose()?;
     let request = PreviewRequest {
         time_zone: Some(arguments.tz),

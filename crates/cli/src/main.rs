@@ -1,8 +1,8 @@
 //! The `baton` binary: the server, and its command line.
 //!
 //! # Layout
-//! One file a command group: [`serve`], [`lock`], [`locks`], [`elect`], [`elections`], [`once`], [`fence`], [`limits`],
-//! [`nodes`], [`status`]; [`advise`], [`simulate`] and [`cron`] need no server. What they share: [`client`] (where the server is), [`output`] (JSON and tables),
+//! One file a command group: [`serve`], [`lock`], [`locks`], [`elect`], [`elections`], [`once`], [`cron`], [`worker`], [`fence`], [`limits`],
+//! [`nodes`], [`status`]; [`advise`] and [`simulate`] need no server. What they share: [`client`] (where the server is), [`output`] (JSON and tables),
 //! [`duration`], [`traffic`] (a limit and who checks it), [`failure`] (messages, help, exit codes).
 
 mod advise;
@@ -23,6 +23,7 @@ mod serve;
 mod simulate;
 mod status;
 mod traffic;
+mod worker;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
@@ -103,13 +104,16 @@ enum Command {
         environment. Exit codes besides the command's: 75 if it wasn't done in time, 76 if the claim was lost while the \
         command ran, 126 or 127 if the command can't be run or found.")]
     Once(once::OnceArguments),
+    /// Take the runs of a queue, and run a command for each
+    #[command(after_help = worker::HELP)]
+    Worker(worker::WorkerArguments),
     /// Check fencing tokens at the server, for resources that can't compare them
     #[command(subcommand)]
     Fence(fence::FenceCommand),
     /// Define limits, look at them, and check whether a key may go on
     #[command(subcommand)]
     Limits(limits::LimitsCommand),
-    /// Look at schedules: when they are due, and how they read
+    /// Define jobs, run them, look at what became of them; and when a schedule would be due
     #[command(subcommand)]
     Cron(cron::CronCommand),
     /// Show the nodes that share the store, and how much of it each owns
@@ -157,9 +161,11 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Elections(command) => wait_for(elections::run(command, client)),
         Command::Locks(command) => wait_for(locks::run(command, client)),
         Command::Once(arguments) => wait_for(once::run(arguments, client)),
+        Command::Worker(arguments) => wait_for(worker::run(arguments, client)),
         Command::Fence(command) => wait_for(fence::run(command, client)),
         Command::Limits(command) => wait_for(limits::run(command, client)),
-        Command::Cron(command) => cron::run(command, client),
+        Command::Cron(cron::CronCommand::Next(arguments)) => cron::next(arguments, client),
+        Command::Cron(cron::CronCommand::Jobs(command)) => wait_for(cron::jobs::run(command, client)),
         Command::Nodes => wait_for(nodes::run(client)),
         Command::Advise(arguments) => advise::run(&arguments, client.output == output::Format::Json),
         Command::Simulate(arguments) => simulate::run(&arguments, client.output == output::Format::Json),

@@ -2,6 +2,8 @@
 
 use crate::failure::Failure;
 use baton_server::replication::{ClusterSecret, PeersError};
+use baton_server::targets::TargetConfig;
+use baton_server::targets::allow::NotAllowed;
 use baton_server::{Config, ConfigError, RunError, Server, telemetry};
 use clap::builder::BoolishValueParser;
 use serde::Deserialize;
@@ -63,6 +65,13 @@ pub struct Settings {
     #[arg(long, env = "BATON_INSECURE", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub insecure: Option<bool>,
+    /// An internal address that jobs may call, as HOST, HOST:PORT or a network like 10.1.0.0/16; may be repeated
+    #[arg(long, env = "BATON_JOB_ALLOW", value_name = "ADDRESS", value_delimiter = ',')]
+    pub job_allow: Option<Vec<String>>,
+    /// Let jobs start commands on this machine
+    #[arg(long, env = "BATON_ALLOW_COMMANDS", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        value_parser = BoolishValueParser::new(), value_name = "BOOL")]
+    pub allow_commands: Option<bool>,
     /// How log lines look [default: auto]
     #[arg(long, env = "BATON_LOG_FORMAT", value_enum)]
     pub log_format: Option<LogFormat>,
@@ -98,6 +107,8 @@ impl Settings {
             sync: self.sync.or(other.sync),
             cluster_secret_file: self.cluster_secret_file.or(other.cluster_secret_file),
             insecure: self.insecure.or(other.insecure),
+            job_allow: self.job_allow.or(other.job_allow),
+            allow_commands: self.allow_commands.or(other.allow_commands),
             log_format: self.log_format.or(other.log_format),
             max_connections: self.max_connections.or(other.max_connections),
             max_waiting: self.max_waiting.or(other.max_waiting),
@@ -114,7 +125,11 @@ impl Settings {
         let cluster_secret = self.cluster_secret().map_err(wrong)?;
         let peers = self.peers.as_deref().map(str::parse).transpose();
         let sync = self.sync.as_deref().map(crate::duration::parse).transpose();
+        let allow = self.job_allow.unwrap_or_default();
+        let allow = allow.iter().map(|text| text.parse()).collect::<Result<_, NotAllowed>>();
+        let allow = allow.map_err(|error| wrong(format!("--job-allow: {error}")))?;
         Ok(Config {
+            targets: TargetConfig { allow, commands: self.allow_commands.unwrap_or_default() },
             cluster_secret,
             peers: peers.map_err(|error: PeersError| wrong(error.to_string()))?.unwrap_or(default.peers),
             sync: sync.map_err(|error| wrong(format!("--sync: {error}")))?.unwrap_or(default.sync),

@@ -20,10 +20,16 @@ mod elect;
 mod failover;
 #[path = "baton/fence.rs"]
 mod fence;
+#[path = "baton/hook.rs"]
+mod hook;
 #[path = "baton/hot_keys.rs"]
 mod hot_keys;
 #[path = "baton/http.rs"]
 mod http;
+#[path = "baton/job_workers.rs"]
+mod job_workers;
+#[path = "baton/jobs.rs"]
+mod jobs;
 #[path = "baton/limiter.rs"]
 mod limiter;
 #[path = "baton/limits.rs"]
@@ -52,6 +58,8 @@ mod process;
 mod replicas;
 #[path = "baton/rolling.rs"]
 mod rolling;
+#[path = "baton/scheduler_kills.rs"]
+mod scheduler_kills;
 #[path = "baton/server.rs"]
 mod server;
 #[path = "baton/shared_limits.rs"]

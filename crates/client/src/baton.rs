@@ -9,6 +9,7 @@ use crate::election::{ElectionBuilder, Elections};
 use crate::error::{Error, Failure};
 use crate::fence::{self, RegisteredFence};
 use crate::host::Host;
+use crate::jobs::{Job, Jobs};
 use crate::limit::{CheckAll, Limit, OneCheck};
 use crate::limiter::Limiter;
 use crate::limits::Limits;
@@ -18,6 +19,7 @@ use crate::once::Once;
 use crate::preview;
 use crate::random;
 use crate::retry::Retry;
+use crate::worker::Worker;
 use baton_api::cluster::{HotKeyList, NodeList, RingStatus};
 use baton_api::fence::FenceList;
 use baton_api::limits;
@@ -204,6 +206,21 @@ impl Baton {
     /// ```
     pub async fn preview(&self, request: &PreviewRequest) -> Result<PreviewResponse, Error> {
         preview::preview(self, request).await
+    }
+
+    /// A job to run, to pause, to look at.
+    pub fn job(&self, name: impl Into<String>) -> Job {
+        Job::new(self.clone(), name.into())
+    }
+
+    /// Jobs to define and to look at, and their runs.
+    pub fn jobs(&self) -> Jobs {
+        Jobs::new(self.clone())
+    }
+
+    /// A worker that takes the runs of a queue.
+    pub fn worker(&self, queue: impl Into<Arc<str>>) -> Worker {
+        Worker::new(self.clone(), queue.into())
     }
 
     /// Who this client is to others, unless a lock says another owner.

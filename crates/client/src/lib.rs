@@ -32,6 +32,7 @@
 //! - `shared`, `permit`: the same for a lock that several hold: readers, or a semaphore's permits
 //! - `locks`, `watch`: looking at locks
 //! - [`once`]: the first caller does the work, all others get its result
+//! - [`worker`]: taking the runs of jobs; `jobs`: defining them and looking at them; `renewal`: keeping what was taken
 //! - [`fence`]: the check at the resource
 //! - [`limiter`]: leased limits, decided in this process
 //! - [`limit`]: whether a key may go on; `limits`: defining limits and looking at them
@@ -55,6 +56,7 @@ pub mod fence;
 mod guard;
 mod held;
 mod host;
+mod jobs;
 mod lane;
 mod lease;
 pub mod limit;
@@ -67,6 +69,7 @@ mod path;
 mod permit;
 mod preview;
 mod random;
+mod renewal;
 mod retry;
 mod shared;
 mod token;
@@ -74,17 +77,20 @@ mod token;
 pub mod tower;
 mod waiting;
 mod watch;
+pub mod worker;
 
 pub use baton::{Baton, BatonBuilder};
 pub use baton_api::{
     ErrorBody, ErrorCode, Position, bundle as wire_bundle, cluster as wire_cluster,
-    election as wire_election, fence as wire_fence, limit as wire_limit, limit::LimitDefinition,
-    lock as wire, mode::LockMode, once as wire_once, preview as wire_preview, status::Status,
+    election as wire_election, fence as wire_fence, job as wire_job, limit as wire_limit,
+    limit::LimitDefinition, lock as wire, mode::LockMode, once as wire_once, preview as wire_preview,
+    status::Status, worker as wire_worker,
 };
 pub use bundle::{BundleBuilder, BundleGuard, BundleLease};
 pub use election::{ElectionBuilder, Elections, Epoch, Leader, LeaderGuard, Observer, Stamped};
 pub use error::Error;
 pub use guard::LockGuard;
+pub use jobs::{Job, Jobs};
 pub use lease::{Lease, LeaseLost, LossReason};
 pub use limit::Limit;
 pub use limits::Limits;
@@ -94,6 +100,7 @@ pub use permit::{PermitGuard, PermitLease, Semaphore};
 pub use shared::{SharedGuard, SharedLease, SharedLock};
 pub use token::{FencingToken, LockToken};
 pub use watch::{LockWatch, Watched};
+pub use worker::Worker;
 
 /// Seconds, for short: `.ttl(secs(30))`.
 pub const fn secs(seconds: u64) -> std::time::Duration {

@@ -12,7 +12,7 @@
 //! - `replica`: this node's own copy of what needs no agreement, opened when it is used; [`replication`]: the others
 //! - [`gate`]: bulkheads, so that waiting never starves releasing
 //! - [`metrics`]: what is counted about requests
-//! - [`targets`]: what the server runs itself when a job is due
+//! - [`targets`]: what the server runs itself when a job is due; [`jobs_file`]: a file of jobs, for the command line
 //! - [`telemetry`]: log lines, and what requests are called in them
 //!
 //! # What it promises
@@ -24,6 +24,7 @@ pub mod gate;
 pub mod grpc;
 pub mod http;
 mod http2;
+pub mod jobs_file;
 mod limits_file;
 pub mod metrics;
 mod opening;

@@ -102,6 +102,9 @@ routes! {
     Ring = "/v1/ring";
     Run = "/v1/runs/{runId}";
     RunCancel = "/v1/runs/{runId}/cancel";
+    RunComplete = "/v1/runs/{runId}/complete";
+    RunFail = "/v1/runs/{runId}/fail";
+    RunHeartbeat = "/v1/runs/{runId}/heartbeat";
     Set = "/v1/sets/{name}";
     SetWatch = "/v1/sets/{name}/watch";
     Sets = "/v1/sets";
@@ -111,6 +114,7 @@ routes! {
     Unknown = "unknown";
     Watch = "/v1/locks/{lockKey}/watch";
     WatchAll = "/v1/watch/locks";
+    WorkerClaim = "/v1/workers/{queue}/claim";
 }
 
 /// How requests end: by their status's class, or with their client gone.

@@ -243,6 +243,30 @@ pub struct CommandTarget {
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
 impl JobDefinition {
+    /// One that runs this, when asked to; everything else is as if nothing were said.
+    pub fn new(target: JobTarget) -> Self {
+        Self {
+            schedule: None,
+            time_zone: None,
+            daylight_saving: None,
+            target,
+            guarantee: None,
+            overlap: None,
+            missed: None,
+            missed_window_millis: None,
+            missed_max: None,
+            retry: None,
+            deadline_millis: None,
+            timeout_millis: None,
+            jitter_millis: None,
+            enabled: None,
+            then: Vec::new(),
+            keep_runs: None,
+            keep_millis: None,
+            success_within_millis: None,
+        }
+    }
+
     /// Whether every field is within its limits. What its schedule means is for the server to say.
     pub fn check(&self) -> Result<(), ErrorBody> {
         let number = |field: &str, number: Option<u64>, range: std::ops::RangeInclusive<u64>| {

@@ -48,9 +48,40 @@ pub async fn run(
     signals: &mut Signals,
     tee: Option<&mut Tee>,
 ) -> Result<Ended, Failure> {
+    run_at(Ground::Fore, command, environment, lease, grace, signals, tee).await
+}
+
+/// The same for one of several: none of them has the terminal, nor anything to read.
+pub async fn run_in_background(
+    command: &[OsString],
+    environment: &[(&str, String)],
+    lease: &HeldLease,
+    grace: Duration,
+    signals: &mut Signals,
+    tee: &mut Tee,
+) -> Result<Ended, Failure> {
+    run_at(Ground::Back, command, environment, lease, grace, signals, Some(tee)).await
+}
+
+/// Whether a command has the terminal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ground {
+    Fore,
+    Back,
+}
+
+async fn run_at(
+    ground: Ground,
+    command: &[OsString],
+    environment: &[(&str, String)],
+    lease: &HeldLease,
+    grace: Duration,
+    signals: &mut Signals,
+    tee: Option<&mut Tee>,
+) -> Result<Ended, Failure> {
     // Listening begins before there is a child whose end could be missed.
     let mut changes = unix::signal(SignalKind::child())?;
-    let mut group = Group::start(command, environment, tee)?;
+    let mut group = Group::start(ground, command, environment, tee)?;
     let lost = loop {
         if let Some(status) = group.look(lease)? {
             return Ok(ended(status));
@@ -68,6 +99,7 @@ pub async fn run(
 
 impl Group {
     fn start(
+        ground: Ground,
         command: &[OsString],
         environment: &[(&str, String)],
         tee: Option<&mut Tee>,
@@ -77,8 +109,14 @@ impl Group {
         };
         let mut start = std::process::Command::new(program);
         start.args(arguments).envs(environment.iter().map(|(name, value)| (name, value))).process_group(0);
-        if tee.is_some() {
+        if let Some(tee) = &tee {
             start.stdout(Stdio::piped());
+            if tee.takes_errors() {
+                start.stderr(Stdio::piped());
+            }
+        }
+        if ground == Ground::Back {
+            start.stdin(Stdio::null());
         }
         let mut child = start.spawn().map_err(|error| {
             let found = error.kind() != std::io::ErrorKind::NotFound;
@@ -87,9 +125,10 @@ impl Group {
             Failure::new(exit, message, "check the command after --, its permissions and PATH")
         })?;
         if let (Some(tee), Some(output)) = (tee, child.stdout.take()) {
-            tee.begin(output);
+            tee.begin(output, child.stderr.take());
         }
-        let group = Self { id: Pid::from_child(&child), terminal: Terminal::open(), leader: None };
+        let terminal = if ground == Ground::Fore { Terminal::open() } else { None };
+        let group = Self { id: Pid::from_child(&child), terminal, leader: None };
         if let Some(terminal) = &group.terminal {
             terminal.give(group.id);
         }

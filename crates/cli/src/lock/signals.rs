@@ -3,6 +3,8 @@
 use rustix::process::Signal;
 use std::io;
 use tokio::signal::unix::{self, SignalKind};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 
 /// Those that are passed on to the command.
 const FORWARDED: [Signal; 6] =
@@ -10,8 +12,14 @@ const FORWARDED: [Signal; 6] =
 
 /// The signals that reach this process from here on.
 pub struct Signals {
-    streams: Vec<(Signal, unix::Signal)>,
+    from: Source,
     asked_to_stop: bool,
+}
+
+enum Source {
+    System(Vec<(Signal, unix::Signal)>),
+    /// What somebody else who listens passes on.
+    Passed(broadcast::Receiver<Signal>),
 }
 
 impl Signals {
@@ -22,7 +30,12 @@ impl Signals {
         for signal in FORWARDED.into_iter().filter(|signal| ignored & bit(*signal) == 0) {
             streams.push((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?));
         }
-        Ok(Self { streams, asked_to_stop: false })
+        Ok(Self { from: Source::System(streams), asked_to_stop: false })
+    }
+
+    /// Those that another passes on.
+    pub fn passed_on(from: broadcast::Receiver<Signal>) -> Self {
+        Self { from: Source::Passed(from), asked_to_stop: false }
     }
 
     /// Whether any of those that came asks to stop.
@@ -32,15 +45,17 @@ impl Signals {
 
     /// The next one.
     pub async fn next(&mut self) -> Signal {
-        let signal = std::future::poll_fn(|cx| {
-            for (signal, stream) in &mut self.streams {
-                if stream.poll_recv(cx).is_ready() {
-                    return std::task::Poll::Ready(*signal);
+        let signal = match &mut self.from {
+            Source::System(streams) => first(streams).await,
+            Source::Passed(from) => loop {
+                match from.recv().await {
+                    Ok(signal) => break signal,
+                    // More came at once than are kept for one who is busy: the later ones count.
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => std::future::pending().await,
                 }
-            }
-            std::task::Poll::Pending
-        })
-        .await;
+            },
+        };
         self.asked_to_stop |= asks_to_stop(signal);
         signal
     }
@@ -56,7 +71,19 @@ impl Signals {
     }
 }
 
-fn asks_to_stop(signal: Signal) -> bool {
+async fn first(streams: &mut [(Signal, unix::Signal)]) -> Signal {
+    std::future::poll_fn(|cx| {
+        for (signal, stream) in &mut *streams {
+            if stream.poll_recv(cx).is_ready() {
+                return std::task::Poll::Ready(*signal);
+            }
+        }
+        std::task::Poll::Pending
+    })
+    .await
+}
+
+pub fn asks_to_stop(signal: Signal) -> bool {
     signal != Signal::USR1 && signal != Signal::USR2
 }
 

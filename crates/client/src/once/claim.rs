@@ -1,24 +1,19 @@
 //! A claim that is ours: renewed in the background until it is completed or given up.
 
 use super::Once;
-use crate::baton::{Baton, TRY_MAX};
-use crate::clock::{Moment, sleep_until};
+use crate::baton::TRY_MAX;
+use crate::clock::Moment;
 use crate::error::Error;
 use crate::held::{Held, encode};
 use crate::lease::{Lease, LossReason, margin};
+use crate::renewal::Renewal;
 use crate::token::FencingToken;
-use baton_api::ErrorCode;
 use baton_api::once::{ClaimResponse, CompleteRequest, FailRequest, RenewClaimRequest};
 use bytes::Bytes;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
-
-/// A shorter time-out of one renewal than this would give up on answers that are merely not instant.
-const RENEW_TRY_MIN: Duration = Duration::from_millis(50);
-/// Between renewals that failed for a reason that retrying doesn't usually mend.
-const RENEW_PAUSE: Duration = Duration::from_millis(200);
 
 /// A claim that is ours. Dropping it gives it up in the background, so that the next caller may try.
 pub struct Claim {
@@ -29,15 +24,11 @@ pub struct Claim {
 }
 
 struct Kept {
-    baton: Baton,
     /// Where to send what.
     complete: String,
-    renew: String,
     fail: String,
     token: String,
-    ttl: Duration,
-    lease: Lease,
-    renew_body: Bytes,
+    renewal: Arc<Renewal>,
 }
 
 impl Claim {
@@ -53,42 +44,42 @@ impl Claim {
         // Whatever the wait was, the store's lease can't outlive this.
         let lease = Lease::new(Held::Lock, once.key.clone(), fencing, received.after(once.ttl));
         let ttl_millis = u64::try_from(once.ttl.as_millis()).unwrap_or(u64::MAX);
-        let held = Arc::new(Kept {
+        let renewal = Arc::new(Renewal {
             baton: once.baton.clone(),
-            complete: once.path("complete"),
-            renew: once.path("renew"),
-            fail: once.path("fail"),
-            renew_body: encode(&RenewClaimRequest { claim_token: token.clone(), ttl_millis })?,
-            token,
+            path: once.path("renew"),
+            body: encode(&RenewClaimRequest { claim_token: token.clone(), ttl_millis })?,
             ttl: once.ttl,
             lease,
         });
+        let held =
+            Arc::new(Kept { complete: once.path("complete"), fail: once.path("fail"), token, renewal });
         let mut claim = Self { held, keeper: None, result_ttl: once.result_ttl, done: false };
         let mut sent = sent;
         if received.since(sent) > once.ttl / 10 {
             // A wait: the lease may be almost over, or seem to be. It is renewed before anyone sees it.
-            sent = match claim.held.renew().await {
+            sent = match claim.held.renewal.renew().await {
                 Ok(sent) => sent,
                 Err(reason) => {
                     claim.done = true;
-                    return Err(claim.held.lease.as_lost(reason).into());
+                    return Err(claim.held.renewal.lease.as_lost(reason).into());
                 }
             };
         }
-        claim.held.lease.renewed(claim.held.deadline(sent));
-        let keeper = claim.held.baton.0.runtime.spawn(keep(claim.held.clone(), sent));
+        let renewal = &claim.held.renewal;
+        renewal.lease.renewed(renewal.deadline(sent));
+        let keeper = renewal.baton.0.runtime.spawn(renewal.clone().keep(sent));
         claim.keeper = Some(keeper.abort_handle());
         Ok(claim)
     }
 
     /// The claim's token: give it to the resource, and let the resource refuse lower ones.
     pub fn fencing_token(&self) -> FencingToken {
-        self.held.lease.fencing_token()
+        self.held.renewal.lease.fencing_token()
     }
 
     /// The lease, to hand to the work that runs under it.
     pub fn lease(&self) -> Lease {
-        self.held.lease.clone()
+        self.held.renewal.lease.clone()
     }
 
     /// Stores the result, for everyone to get: anything that is at most 64 KiB as JSON. An error that
@@ -112,8 +103,8 @@ impl Claim {
 
     /// Renewals go on until it is answered: only then is the claim over.
     async fn end(mut self, path: String, body: Bytes) -> Result<(), Error> {
-        let deadline = Moment::now().after(self.held.baton.0.call_timeout);
-        let answered = self.held.baton.0.post(path, body, deadline, TRY_MAX).await;
+        let deadline = Moment::now().after(self.held.renewal.baton.0.call_timeout);
+        let answered = self.held.renewal.baton.0.post(path, body, deadline, TRY_MAX).await;
         let result = match answered {
             Ok((reply, _)) if reply.status.is_success() => Ok(()),
             Ok((reply, address)) => Err(Error::from_failure(reply.refusal(&address), false)),
@@ -129,22 +120,22 @@ impl Claim {
         if let Some(keeper) = self.keeper.take() {
             keeper.abort();
         }
-        self.held.lease.end(LossReason::Released);
+        self.held.renewal.lease.end(LossReason::Released);
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         // Once the lease has run out there is nothing to give up.
-        let deadline = self.held.lease.deadline().after(margin(self.held.ttl));
+        let deadline = self.held.renewal.lease.deadline().after(margin(self.held.renewal.ttl));
         self.stop();
         if !self.done {
             let held = self.held.clone();
-            let deadline = deadline.min(Moment::now().after(held.baton.0.call_timeout));
-            self.held.baton.0.runtime.spawn(async move {
+            let deadline = deadline.min(Moment::now().after(held.renewal.baton.0.call_timeout));
+            self.held.renewal.baton.0.runtime.spawn(async move {
                 let Ok(body) = held.fail_body() else { return };
                 // Nobody is left to be told; if it fails, the claim runs out.
-                drop(held.baton.0.post(held.fail.clone(), body, deadline, TRY_MAX).await);
+                drop(held.renewal.baton.0.post(held.fail.clone(), body, deadline, TRY_MAX).await);
             });
         }
     }
@@ -152,50 +143,12 @@ impl Drop for Claim {
 
 impl std::fmt::Debug for Claim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Claim").field("lease", &self.held.lease).finish_non_exhaustive()
+        f.debug_struct("Claim").field("lease", &self.held.renewal.lease).finish_non_exhaustive()
     }
 }
 
 impl Kept {
-    fn deadline(&self, sent: Moment) -> Moment {
-        sent.after(self.ttl.saturating_sub(margin(self.ttl)))
-    }
-
     fn fail_body(&self) -> Result<Bytes, Error> {
         encode(&FailRequest { claim_token: self.token.clone() })
-    }
-
-    /// Renews until it is confirmed, refused, or too late. Says when the request left that was confirmed.
-    async fn renew(&self) -> Result<Moment, LossReason> {
-        let deadline = self.lease.deadline();
-        let try_max = (self.ttl / 6).clamp(RENEW_TRY_MIN, TRY_MAX);
-        while !deadline.has_passed() {
-            let asked =
-                self.baton.0.post(self.renew.clone(), self.renew_body.clone(), deadline, try_max).await;
-            let error = match asked {
-                Ok((reply, _)) if reply.status.is_success() => return Ok(reply.sent),
-                Ok((reply, address)) => Error::from_failure(reply.refusal(&address), false),
-                Err(error) => error,
-            };
-            match error.code() {
-                Some(ErrorCode::ClaimLost | ErrorCode::AlreadyCompleted) => return Err(LossReason::Expired),
-                Some(ErrorCode::NotClaimOwner) => return Err(LossReason::NotOwner),
-                _ => sleep_until(Moment::now().after(RENEW_PAUSE.min(self.ttl / 10)).min(deadline)).await,
-            }
-        }
-        Err(LossReason::DeadlinePassed)
-    }
-}
-
-/// Renews at a third of the TTL for as long as the claim is held.
-async fn keep(held: Arc<Kept>, claimed: Moment) {
-    let mut renewed = claimed;
-    loop {
-        sleep_until(renewed.after(held.ttl / 3)).await;
-        match held.renew().await {
-            Ok(sent) => renewed = sent,
-            Err(reason) => return held.lease.end(reason),
-        }
-        held.lease.renewed(held.deadline(renewed));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Layout, version 1: uid (16), schedule (empty for none), time zone, daylight saving, target (a byte that says which, then its
 //! fields), guarantee, overlap, missed with window and most, retry (most attempts, first pause, longest pause, deadline or 0),
-//! timeout, jitter, enabled, calendar (empty for none), how many jobs follow and their names, runs kept and for how long, expected
+//! timeout, jitter, enabled, how many jobs follow and their names, runs kept and for how long, expected
 //! success (0 for none), changed at. All times are in ms.
 
 use super::id::Uid;
@@ -54,8 +54,6 @@ pub struct Definition {
     pub jitter_ms: u64,
     /// Whether its schedule counts.
     pub enabled: bool,
-    /// The calendar that says which days are left out or moved.
-    pub calendar: Option<String>,
     /// Jobs of its namespace that run when it has succeeded.
     pub then: Vec<String>,
     /// Ended runs that are kept.
@@ -141,7 +139,6 @@ impl Definition {
             timeout_ms: 60_000,
             jitter_ms: 0,
             enabled: true,
-            calendar: None,
             then: Vec::new(),
             kept_max: 100,
             kept_ms: 7 * 24 * 60 * 60 * 1000,
@@ -195,7 +192,6 @@ impl Definition {
             .number(self.timeout_ms)
             .number(self.jitter_ms)
             .byte(self.enabled.into())
-            .bytes(text(&self.calendar).as_bytes())
             .number(self.then.len() as u64);
         for name in &self.then {
             to = to.bytes(name.as_bytes());
@@ -231,7 +227,6 @@ impl Definition {
             timeout_ms: from.number()?,
             jitter_ms: from.number()?,
             enabled: from.byte()? != 0,
-            calendar: text(from.string()?),
             then: Vec::new(),
             kept_max: 0,
             kept_ms: 0,
@@ -263,10 +258,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_definition_is_read_as_it_was_written(
-            uid: u128, words: [String; 3], target in any_target(), choices in [0..2_usize, 0..3, 0..5, 0..3],
+            uid: u128, words: [String; 2], target in any_target(), choices in [0..2_usize, 0..3, 0..5, 0..3],
             numbers: [u64; 9], small: [u32; 3], enabled: bool, then in proptest::collection::vec("\\PC{1,9}", 0..9),
         ) {
-            let [schedule, time_zone, calendar] = words;
+            let [schedule, time_zone] = words;
             let some = |text: String| (!text.is_empty()).then_some(text);
             let number = |number: u64| (number != 0).then_some(number);
             let definition = Definition {
@@ -285,7 +280,6 @@ mod tests {
                 timeout_ms: numbers[4],
                 jitter_ms: numbers[5],
                 enabled,
-                calendar: some(calendar),
                 then,
                 kept_max: small[2],
                 kept_ms: numbers[6],

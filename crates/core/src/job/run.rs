@@ -98,8 +98,6 @@ names! {
         Missed = 2 "missed",
         /// The job was paused.
         Paused = 3 "paused",
-        /// Its calendar leaves that day out.
-        Calendar = 4 "calendar",
         /// It may be sent once, and whoever was to send it has gone.
         AtMostOnceUnknown = 5 "at_most_once_unknown",
         /// An attempt took too long.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 pub struct Noting {
     node: usize,
     made: Arc<Mutex<Vec<Made>>>,
-    ends: Arc<dyn Fn(&Attempt) -> (Duration, bool) + Send + Sync>,
+    ends: Ends,
 }
 
 /// An attempt that was made.
@@ -52,6 +52,7 @@ pub struct Ground {
     pub made: Arc<Mutex<Vec<Made>>>,
 }
 
+/// How long an attempt takes, and whether it succeeds.
 type Ends = Arc<dyn Fn(&Attempt) -> (Duration, bool) + Send + Sync>;
 
 async fn ground(seed: u64, count: usize, faults: Faults, ends: Ends) -> Ground {

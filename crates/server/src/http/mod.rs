@@ -10,7 +10,7 @@
 //! - [`counters`], [`sets`], [`registers`], [`maps`], [`presence`]: what needs no agreement, from this node's replica; `crdt`: what they share
 //! - `definition`, `quota`: what a definition means; how an outcome is shown in headers
 //! - [`jobs`], [`runs`]: `/v1/jobs`, `/v1/runs`: defining jobs and asking something of them; what became of a run
-//! - `job_definition`: what a job's definition means
+//! - `job_definition`: what a job's definition means; [`workers`]: taking runs, and what is said of attempts
 //! - [`preview`]: `/v1/jobs:preview`, when a schedule would be due
 //! - [`batch`]: `/v1/batch`, several calls in one request
 //! - [`cluster`]: `/v1/nodes`, `/v1/ring`, `/v1/hotkeys`, and what other nodes forward
@@ -35,7 +35,7 @@ mod events;
 pub(crate) mod exchange;
 pub mod fence;
 pub(crate) mod input;
-mod job_definition;
+pub(crate) mod job_definition;
 pub mod jobs;
 pub mod limit;
 pub mod limit_log;
@@ -56,6 +56,7 @@ pub mod sets;
 pub mod views;
 pub mod watch;
 mod whole;
+pub mod workers;
 
 use crate::gate::{Class, Gates, Place};
 use crate::metrics::{Metrics, Route};

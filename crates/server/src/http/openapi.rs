@@ -7,7 +7,7 @@
 use super::{
     Shared, batch, bundle, cluster, counters, election, elections, fence, jobs, limit, limit_log, limits,
     lock, maps, observe, once, operations, presence, preview, registers, replication, runs, sets, views,
-    watch,
+    watch, workers,
 };
 use baton_api::batch::{Answer, BatchAnswer};
 use baton_api::crdt::{CrdtKind, EXACT_MAX, MapChange, SetChange};
@@ -94,6 +94,10 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(runs::get))
         .routes(routes!(runs::cancel))
         .routes(routes!(preview::preview_schedule))
+        .routes(routes!(workers::claim))
+        .routes(routes!(workers::heartbeat))
+        .routes(routes!(workers::complete))
+        .routes(routes!(workers::fail))
         .routes(routes!(counters::add, counters::get, counters::remove))
         .routes(routes!(counters::list))
         .routes(routes!(counters::watch))
@@ -180,6 +184,15 @@ pub(super) struct RunIdParameter {
     /// As runs are shown with it.
     #[param(rename = "runId")]
     run_id: String,
+}
+
+/// The queue.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code, reason = "describes; the handlers read the path themselves")]
+pub(super) struct QueueParameter {
+    /// As the targets of jobs name it: 1 to 512 bytes, percent-encoded as one segment.
+    queue: String,
 }
 
 /// The resource that a fence is for.
@@ -465,12 +478,12 @@ fn refine(name: &str, schema: &mut Value) {
         return;
     }
     let (start, min, max) = match name {
-        "lockKey" | "name" | "onceKey" | "resource" | "runId" => (r"(?!\.{1,2}$)", 1, 512),
+        "lockKey" | "name" | "onceKey" | "queue" | "resource" | "runId" => (r"(?!\.{1,2}$)", 1, 512),
         "namespace" => ("", 1, 128),
         "ownerId" | "candidateId" | "successor" | "writer" | "member" => ("", 1, 256),
         "requestId" => ("", 1, 128),
         "lockToken" | "leaderToken" | "claimToken" => ("", 1, 256),
-        "key" | "limit" | "queue" | "field" => ("", 1, 512),
+        "key" | "limit" | "field" => ("", 1, 512),
         "receipt" => ("", 1, 256),
         "timeZone" => ("", 1, 64),
         "reason" => (r"(?=.*\S)", 1, 1024),

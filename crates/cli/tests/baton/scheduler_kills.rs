@@ -1,0 +1,170 @@
+//! Schedulers that are killed, or stopped and woken, at random moments: each guarantee holds as it is worded (J3 to J6).
+//!
+//! One node on the embedded store, or three on the store that `with-store` has started. `BATON_JOB_KILLS` says how often.
+
+use crate::hook::{Call, Hook, ok};
+use crate::http;
+use crate::jobs::{apply, runs};
+use crate::process::eventually;
+use crate::server::Server;
+use crate::stores::on_redis;
+use baton_testkit::{Dice, store_url};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// What is under way when a node is killed has its lease for so long: timeout and grace.
+const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+
+fn job(name: &str, hook: &Hook, guarantee: &str, more: &str) -> String {
+    let url = format!("http://{}/{name}", hook.address);
+    format!(
+        "  {name}: {{schedule: '@every 1s', guarantee: {guarantee}, timeoutMillis: 1000, keepRuns: 1000, {more}\
+         target: {{http: {{url: '{url}'}}}}}}\n"
+    )
+}
+
+/// What came for a job, by the time that it was for.
+fn by_time(calls: &[Call], job: &str) -> BTreeMap<u64, Vec<Call>> {
+    let mut times = BTreeMap::<_, Vec<_>>::new();
+    for call in calls.iter().filter(|call| call.job() == job) {
+        times.entry(call.scheduled_at()).or_default().push(call.clone());
+    }
+    times
+}
+
+/// No attempt is made twice, all attempts for a time are of one run, and each has a higher token than those before it.
+fn are_told_apart(times: &BTreeMap<u64, Vec<Call>>) {
+    for (time, calls) in times {
+        let keys: BTreeSet<_> = calls.iter().map(Call::key).collect();
+        assert_eq!(keys.len(), 1, "{time} is one run: {calls:#?}");
+        let rises = |number: fn(&Call) -> u64| calls.is_sorted_by(|one, other| number(one) < number(other));
+        assert!(rises(Call::attempt) && rises(Call::token), "{time}: {calls:#?}");
+    }
+}
+
+/// Waits until nothing is under way.
+fn settle(server: &Server, jobs: &[&str]) {
+    let until = Instant::now() + SETTLED_WITHIN;
+    for job in jobs {
+        assert_eq!(server.run(&["cron", "pause", job]).code, 0);
+        loop {
+            let path = format!("/v1/jobs/{job}");
+            let body = http::get(&server.url, &path, Duration::from_secs(10)).unwrap().body;
+            if ["active", "queued", "catchingUp"].iter().all(|field| body[field] == 0) {
+                break;
+            }
+            assert!(Instant::now() < until, "{job} doesn't come to rest: {body}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+#[test]
+fn whenever_the_scheduler_is_killed_each_guarantee_holds() {
+    let kills: u32 = std::env::var("BATON_JOB_KILLS").map_or(5, |kills| kills.parse().unwrap());
+    let dice = Mutex::new(Dice::new(7));
+    let hook = Hook::start(move |_| (dice.lock().unwrap().millis((0, 200)), ok("")));
+    let directory = tempfile::tempdir().unwrap();
+    let store = store_url(directory.path());
+    let count = if store == "embedded:" { 1 } else { 3 };
+    let mut servers: Vec<_> =
+        (0..count).map(|_| Server::start_on_a_store_with(&store, hook.allowed())).collect();
+    let all = "missed: all, missedMax: 1000, overlap: allow, ";
+    let retry = "retry: {maxAttempts: 100, backoffMillis: 10}, ";
+    let jobs = [
+        job("once", &hook, "at_most_once", all),
+        job("least", &hook, "at_least_once", &format!("{all}{retry}")),
+        job("effective", &hook, "effectively_once", &format!("{all}{retry}")),
+    ];
+    apply(&servers[0], &format!("jobs:\n{}", jobs.concat()));
+    let mut dice = Dice::new(u64::from(kills));
+    for _ in 0..kills {
+        std::thread::sleep(dice.millis((300, 2_500)));
+        let server = &mut servers[dice.below(count) as usize];
+        server.kill();
+        std::thread::sleep(dice.millis((0, 500)));
+        server.restart();
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    let names = ["once", "least", "effective"];
+    settle(&servers[0], &names);
+    let calls = hook.calls();
+    for name in names {
+        let times = by_time(&calls, name);
+        are_told_apart(&times);
+        let records = runs(&servers[0], name);
+        let decided: BTreeSet<_> = records.iter().map(|run| run["scheduledAt"].as_u64().unwrap()).collect();
+        let (first, last) = (*decided.first().unwrap(), *decided.last().unwrap());
+        assert!(last - first >= u64::from(kills) * 300, "{name}: hardly anything happened");
+        let mut lost = 0;
+        for time in (first..=last).step_by(1_000) {
+            let record = records.iter().find(|run| run["scheduledAt"] == time);
+            let record = record.unwrap_or_else(|| panic!("{name}: {time} has no record"));
+            let sent = times.get(&time).map_or(0, Vec::len);
+            match (name, record["outcome"].as_str().unwrap()) {
+                ("once", outcome) => {
+                    assert!(sent <= 1, "sent twice: {:#?}", times[&time]);
+                    // It was recorded, and whoever was to send it has gone: nobody knows, and it isn't sent again.
+                    assert!(sent == 1 || outcome == "unknown", "{record}");
+                    lost += u32::from(outcome == "unknown");
+                }
+                (_, outcome) => assert!(outcome == "succeeded" && sent >= 1, "{name}: lost: {record}"),
+            }
+        }
+        assert!(lost <= kills, "{lost} of {kills} kills left something unknown");
+    }
+    let repeated = calls.iter().filter(|call| call.attempt() > 1).count();
+    println!("{kills} kills, {} requests, {repeated} of them repetitions", calls.len());
+}
+
+#[test]
+fn overlaps_are_skipped_although_the_node_that_ran_the_one_before_has_crashed() {
+    let hook = Hook::start(|call| {
+        let takes = if call.attempt() == 1 { Duration::from_secs(30) } else { Duration::ZERO };
+        (takes, ok(""))
+    });
+    let mut server = Server::start_on_a_store_with("embedded:", hook.allowed());
+    let more = "overlap: skip, missed: skip, retry: {maxAttempts: 9, backoffMillis: 10}, ";
+    apply(&server, &format!("jobs:\n{}", job("j", &hook, "at_least_once", more)));
+    eventually("it begins", || !hook.calls().is_empty());
+    server.kill();
+    server.restart();
+    eventually("it is tried again", || hook.calls().len() > 1);
+    let calls = hook.calls();
+    assert_eq!(calls[1].key(), calls[0].key(), "nothing else began while that one's lease lasted");
+    assert!(calls[1].attempt() == 2 && calls[1].token() > calls[0].token(), "{calls:#?}");
+    let skipped = runs(&server, "j").iter().filter(|run| run["reason"] == "overlap").count();
+    assert!(skipped >= 5, "{skipped} times came while it lasted");
+}
+
+/// Both nodes are stopped for longer than their session lasts, one after the other, and woken: for a moment both believe
+/// that the job is theirs.
+fn stopped_and_woken(store: &str) {
+    let hook = Hook::willing();
+    let servers: Vec<_> = (0..2).map(|_| Server::start_on_a_store_with(store, hook.allowed())).collect();
+    let more = "missed: all, missedMax: 1000, overlap: allow, ";
+    apply(&servers[0], &format!("jobs:\n{}", job("j", &hook, "at_most_once", more)));
+    eventually("it runs", || hook.calls().len() > 1);
+    for stopped in 0..2 {
+        servers[stopped].pause();
+        let before = hook.calls().len();
+        eventually("the other goes on", || hook.calls().len() > before + 3);
+        std::thread::sleep(Duration::from_secs(3));
+        servers[stopped].resume();
+        let before = hook.calls().len();
+        eventually("it goes on", || hook.calls().len() > before + 2);
+    }
+    settle(&servers[0], &["j"]);
+    let times = by_time(&hook.calls(), "j");
+    assert!(times.values().all(|calls| calls.len() == 1), "one was started twice: {times:#?}");
+    are_told_apart(&times);
+}
+
+#[test]
+fn two_nodes_that_both_believe_to_own_a_job_start_nothing_twice() {
+    match std::env::var("BATON_TEST_STORE") {
+        Ok(_) => stopped_and_woken(&store_url(tempfile::tempdir().unwrap().path())),
+        Err(_) => on_redis(stopped_and_woken),
+    }
+}

@@ -1,0 +1,132 @@
+//! Jobs on a real store, whichever it is, and by its own clock (J3, J5, J12).
+
+use super::jobs::{every, name, target};
+use super::promptly::promptly;
+use baton_core::job::{AttemptEnd, Definition, Outcome, RunId, Target};
+use baton_engine::job::{Attempt, Claim, JobError, Ran, RunState, Runner, Running};
+use baton_engine::{Config, Engine, Random};
+use baton_testkit::store_url;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Counts the attempts of every run.
+#[derive(Default)]
+struct Counting(Mutex<BTreeMap<RunId, u32>>);
+
+impl Runner for Counting {
+    fn run<'a>(&'a self, attempt: &'a Attempt) -> Running<'a> {
+        *self.0.lock().unwrap().entry(attempt.run).or_default() += 1;
+        Box::pin(async { Ran::Ended(AttemptEnd::succeeded()) })
+    }
+}
+
+struct Ground {
+    engines: Vec<Engine>,
+    counts: Arc<Counting>,
+    _directory: tempfile::TempDir,
+}
+
+async fn ground(nodes: usize) -> Ground {
+    let directory = tempfile::tempdir().unwrap();
+    let store = baton_store::open(&store_url(directory.path()), directory.path()).await.unwrap();
+    let (mut engines, counts) = (Vec::new(), Arc::new(Counting::default()));
+    for node in 0..nodes {
+        let config = Config { address: Some(format!("node-{node}").into()), ..Config::default() };
+        let engine = Engine::start(store.clone(), config, Random::system()).await.unwrap();
+        engine.set_runner(counts.clone());
+        engines.push(engine);
+    }
+    Ground { engines, counts, _directory: directory }
+}
+
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Both nodes look at everything here if the store isn't a shared one: each believes to own it all.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_nodes_that_may_both_believe_to_own_a_job_run_each_of_its_times_once() {
+    let ground = ground(2).await;
+    for job in ["a", "b", "c"] {
+        ground.engines[0].put_job(&name(job), every(1)).await.unwrap();
+    }
+    let runs = async |job: &str| ground.engines[1].list_runs(&name(job), 100, None).await.unwrap().runs;
+    let succeeded = |run: &RunState| run.run.end().is_some_and(|end| end.outcome == Outcome::Succeeded);
+    for job in ["a", "b", "c"] {
+        until("it doesn't run three times", async || {
+            runs(job).await.iter().filter(|run| succeeded(run)).count() >= 3
+        })
+        .await;
+        ground.engines[1].pause_job(&name(job)).await.unwrap();
+    }
+    let counts = ground.counts.0.lock().unwrap().clone();
+    assert!(counts.len() >= 9);
+    assert!(counts.values().all(|count| *count == 1), "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_takes_a_run_says_that_it_lives_and_that_it_is_done() {
+    let ground = ground(1).await;
+    let engine = &ground.engines[0];
+    let target = Target::Worker { queue: "q".into(), payload: "p".into() };
+    engine.put_job(&name("j"), Definition { schedule: None, target, ..every(1) }).await.unwrap();
+    let run = engine.run_job(&name("j"), None).await.unwrap();
+    let mut found = None;
+    until("no worker may take it", async || {
+        found = engine.first_ready("default", "q", run.uid.group()).await.unwrap();
+        found.is_some()
+    })
+    .await;
+    let (due, ready) = found.unwrap();
+    assert_eq!(ready, run);
+    let (namespace, queue, runner) = ("default".into(), "q".into(), "worker-1".into());
+    let claim = Claim { namespace, queue, runner, ttl: Duration::from_secs(30) };
+    let claimed = engine.claim_run(&claim, due, ready).await.unwrap().unwrap();
+    assert!(engine.claim_run(&claim, due, ready).await.unwrap().is_none(), "it is taken");
+    let ends = engine.heartbeat_run(run, claimed.fencing, Duration::from_secs(60)).await.unwrap();
+    assert!(ends > claimed.expires_at);
+    let mut stale = claimed.fencing;
+    stale.0 -= 1;
+    let end = AttemptEnd { output: b"done"[..].into(), ..AttemptEnd::succeeded() };
+    assert_eq!(engine.finish_run(run, stale, &end).await, Err(JobError::RunLost));
+    engine.finish_run(run, claimed.fencing, &end).await.unwrap();
+    engine.finish_run(run, claimed.fencing, &end).await.unwrap();
+    let shown = engine.run(run).await.unwrap().run;
+    assert_eq!((&*shown.output, shown.runner.as_str()), (&b"done"[..], "worker-1"));
+    assert_eq!(engine.first_ready("default", "q", run.uid.group()).await.unwrap(), None);
+}
+
+/// `BATON_DUE_JOBS=10000` measures what a node has to be able to do (P11): see what is printed.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_jobs_that_are_due_at_once_are_begun_together() {
+    let jobs: usize = std::env::var("BATON_DUE_JOBS").map_or(200, |jobs| jobs.parse().unwrap());
+    let ground = ground(1).await;
+    let engine = &ground.engines[0];
+    // All at the same moments, far enough apart for all to be put between two of them.
+    let schedule = Some(format!("@every {}s", 5 + jobs / 250));
+    for job in 0..jobs {
+        let definition = Definition { schedule: schedule.clone(), ..Definition::plain(None, target()) };
+        engine.put_job(&name(&format!("j{job}")), definition).await.unwrap();
+    }
+    promptly(async || {
+        let before = ground.counts.0.lock().unwrap().len();
+        until("they don't run", async || ground.counts.0.lock().unwrap().len() >= before + 2 * jobs).await;
+        let mut lags = Vec::new();
+        for job in 0..jobs {
+            let runs = engine.list_runs(&name(&format!("j{job}")), 1, None).await.unwrap().runs;
+            let started = runs.first().and_then(|run| Some(run.run.started_at?.0 - run.run.due.0));
+            lags.extend(started.map(Duration::from_millis));
+        }
+        lags.sort_unstable();
+        let at = |part: f64| lags[((lags.len() - 1) as f64 * part) as usize];
+        println!("{jobs} jobs due at once: {:?} / {:?} / {:?} (p50, p99, last)", at(0.5), at(0.99), at(1.0));
+        (at(0.99), Duration::from_secs(1))
+    })
+    .await;
+}
