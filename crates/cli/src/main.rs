@@ -18,6 +18,7 @@ mod locks;
 mod nodes;
 mod once;
 mod output;
+mod replica;
 mod serve;
 mod simulate;
 mod status;
@@ -110,6 +111,9 @@ enum Command {
     Limits(limits::LimitsCommand),
     /// Show the nodes that share the store, and how much of it each owns
     Nodes,
+    /// See how far replicas are, and retire what is over
+    #[command(subcommand)]
+    Replica(replica::ReplicaCommand),
     /// Say which mechanism a limit should have, what each would cost and risk, and why
     #[command(after_help = advise::HELP)]
     Advise(Box<advise::AdviseArguments>),
@@ -156,6 +160,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Fence(command) => wait_for(fence::run(command, client)),
         Command::Limits(command) => wait_for(limits::run(command, client)),
         Command::Nodes => wait_for(nodes::run(client)),
+        Command::Replica(command) => wait_for(replica::run(command, client)),
         Command::Advise(arguments) => advise::run(&arguments, client.output == output::Format::Json),
         Command::Simulate(arguments) => simulate::run(&arguments, client.output == output::Format::Json),
         Command::Status => wait_for(status::run(client)),

@@ -8,6 +8,7 @@ use crate::connection::{Ask, Reply};
 use crate::election::{ElectionBuilder, Elections};
 use crate::error::{Error, Failure};
 use crate::fence::{self, RegisteredFence};
+use crate::held::encode;
 use crate::host::Host;
 use crate::limit::{CheckAll, Limit, OneCheck};
 use crate::limiter::Limiter;
@@ -20,6 +21,7 @@ use crate::retry::Retry;
 use baton_api::cluster::{HotKeyList, NodeList, RingStatus};
 use baton_api::fence::FenceList;
 use baton_api::limits;
+use baton_api::replication::{ReplicationStatus, RetireRequest, RetireResponse};
 use baton_api::status::Status;
 use bytes::Bytes;
 use hyper::Method;
@@ -207,6 +209,18 @@ impl Baton {
     /// The keys of limits that are checked far more than others at the node that is asked.
     pub async fn hot_keys(&self) -> Result<HotKeyList, Error> {
         self.look_at("/v1/hotkeys").await
+    }
+
+    /// How far the replica of the node that is asked and the others are.
+    pub async fn replication(&self) -> Result<ReplicationStatus, Error> {
+        self.look_at("/v1/replication").await
+    }
+
+    /// Retires a run of a replica that is over for good. It may be sent again if the outcome is unknown.
+    pub async fn retire_replica(&self, actor: &str) -> Result<RetireResponse, Error> {
+        let body = encode(&RetireRequest { actor: actor.into() })?;
+        let (reply, address) = self.0.post_once("/v1/replication/retire".into(), body.to_vec()).await?;
+        reply.read(&address).map_err(|failure| Error::from_failure(failure, false))
     }
 
     async fn look_at<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {

@@ -77,7 +77,7 @@ pub use baton::{Baton, BatonBuilder};
 pub use baton_api::{
     ErrorBody, ErrorCode, bundle as wire_bundle, cluster as wire_cluster, election as wire_election,
     fence as wire_fence, limit as wire_limit, limit::LimitDefinition, lock as wire, mode::LockMode,
-    once as wire_once, status::Status,
+    once as wire_once, replication as wire_replication, status::Status,
 };
 pub use bundle::{BundleBuilder, BundleGuard, BundleLease};
 pub use election::{ElectionBuilder, Elections, Epoch, Leader, LeaderGuard, Observer, Stamped};

@@ -90,6 +90,7 @@ routes! {
     RenewLeader = "/v1/elections/{name}/renew";
     Replica = "/v1/peers/replica";
     Replication = "/v1/replication";
+    ReplicationRetire = "/v1/replication/retire";
     Resign = "/v1/elections/{name}/resign";
     Ring = "/v1/ring";
     Set = "/v1/sets/{name}";

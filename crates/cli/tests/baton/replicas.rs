@@ -260,14 +260,80 @@ fn a_change_to_a_large_set_costs_each_peer_less_than_a_kilobyte() {
 fn whoever_does_not_know_the_secret_is_refused_and_peers_need_one() {
     let cluster = Cluster::start("200ms");
     let url = &cluster.urls()[0];
-    for path in ["/v1/peers/replica"] {
-        let answer = post(url, path, &json!({}), SOON).unwrap();
-        assert_eq!((answer.status, answer.code()), (403, "FORBIDDEN"));
-    }
+    let answer = post(url, "/v1/peers/replica", &json!({}), SOON).unwrap();
+    assert_eq!((answer.status, answer.code()), (403, "FORBIDDEN"));
     let mut command = crate::server::binary();
     let directory = tempfile::tempdir().unwrap();
     command.args(["serve", "--listen", "127.0.0.1:0", "--peers", "http://127.0.0.1:1", "--data"]);
     let output = crate::process::run(command.arg(directory.path().join("data")));
     assert_eq!(output.code, 78, "{}", output.stderr);
     assert!(output.stderr.contains("--cluster-secret-file"), "{}", output.stderr);
+}
+
+#[test]
+fn a_replica_that_is_gone_for_good_is_retired_and_what_it_wrote_stays() {
+    let mut cluster = Cluster::start("200ms");
+    let urls = cluster.urls();
+    for url in &urls {
+        insist(url, "/v1/counters/hits", &json!({ "add": 5 }));
+        insist(url, "/v1/sets/tags", &json!({ "add": [format!("of {url}")] }));
+    }
+    cluster.equal(0);
+    let gone = cluster.statuses()[2]["replica"]["actor"].as_str().unwrap().to_owned();
+    let refused = cluster.servers[0].run(&["replica", "remove", &gone]);
+    assert_eq!(refused.code, 64, "it runs: {}{}", refused.stdout, refused.stderr);
+    cluster.servers[2].kill();
+    // Until it was asked in vain it may still be there.
+    let until = Instant::now() + SOON;
+    while cluster.servers[0].run(&["replica", "remove", &gone]).code != 0 {
+        assert!(Instant::now() < until, "it is never taken for gone");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let runs = cluster.servers[1].run(&["replica", "runs"]).stdout;
+    assert!(runs.contains(&gone), "{runs}");
+    let listed = cluster.servers[0].run(&["replica", "ls"]).stdout;
+    assert!(listed.contains("unreachable"), "{listed}");
+    // It comes back after all, with what it has, and as a run of its own.
+    cluster.servers[2].restart();
+    insist(&urls[2], "/v1/counters/hits", &json!({ "add": 1 }));
+    cluster.equal(0);
+    for (url, status) in urls.iter().zip(cluster.statuses()) {
+        assert_eq!(get(url, "/v1/counters/hits", SOON).unwrap().body["value"], 16);
+        assert_eq!(elements(url).len(), REPLICAS);
+        let marked = status["runs"].as_array().unwrap().iter().filter(|run| run["retired"] == true);
+        assert_eq!(marked.map(|run| run["actor"].as_str().unwrap()).collect::<Vec<_>>(), [&gone]);
+    }
+}
+
+#[test]
+fn a_replica_with_another_secret_is_told_nothing_and_believed_nothing() {
+    let mut cluster = Cluster::start("200ms");
+    let urls = cluster.urls();
+    cluster.servers[2].kill();
+    let peers = cluster.links.iter().filter(|((from, _), _)| *from == 2);
+    let peers: Vec<_> = peers.map(|(_, proxy)| format!("http://{}", proxy.address())).collect();
+    cluster.servers[2].set_variables(vec![
+        ("BATON_PEERS", peers.join(",")),
+        ("BATON_SYNC", "50ms".into()),
+        ("BATON_CLUSTER_SECRET", "what only this one takes for the secret".into()),
+    ]);
+    cluster.servers[2].restart();
+    insist(&urls[0], "/v1/counters/hits", &json!({ "add": 5 }));
+    insist(&urls[2], "/v1/counters/hits", &json!({ "add": 7 }));
+    let until = Instant::now() + SOON;
+    let failures = |at: usize| -> Vec<u64> {
+        let status = &cluster.statuses()[at];
+        status["peers"].as_array().unwrap().iter().map(|peer| peer["failures"].as_u64().unwrap()).collect()
+    };
+    // Both sides have asked the other again since.
+    let (outside, inside) = (failures(2), failures(0));
+    while failures(2).iter().zip(&outside).any(|(now, then)| *now < then + 2)
+        || failures(0).iter().zip(&inside).all(|(now, then)| *now < then + 2)
+    {
+        assert!(Instant::now() < until, "nobody is refused: {:#?}", cluster.statuses());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let values: Vec<_> =
+        urls.iter().map(|url| get(url, "/v1/counters/hits", SOON).unwrap().body["value"].clone()).collect();
+    assert_eq!(values, [5, 5, 7]);
 }

@@ -101,6 +101,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(cluster::ring))
         .routes(routes!(cluster::hot_keys))
         .routes(routes!(replication::status))
+        .routes(routes!(replication::retire))
         .routes(routes!(operations::health))
         .routes(routes!(operations::ready))
         .routes(routes!(operations::status))
