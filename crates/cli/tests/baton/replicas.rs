@@ -225,6 +225,12 @@ fn a_change_to_a_large_set_costs_each_peer_less_than_a_kilobyte() {
     // Nobody asks in the meantime: what passes is what is told.
     let cluster = Cluster::start("1h");
     let urls = cluster.urls();
+    let until = Instant::now() + SOON;
+    // What is written before they have met is asked for later, and not told.
+    while cluster.statuses()[0]["peers"].as_array().unwrap().iter().any(|peer| peer["reachable"] != true) {
+        assert!(Instant::now() < until, "{:#?}", cluster.statuses());
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let count =
         std::env::var("BATON_SET_ELEMENTS").ok().and_then(|count| count.parse().ok()).unwrap_or(800_u32);
     for first in (0..count).step_by(40) {
