@@ -27,8 +27,10 @@ pub async fn run(command: ReplicaCommand, client: &ClientOptions) -> Result<u8, 
             let retired = baton.retire_replica(&actor).await?;
             match (json, retired.known) {
                 (true, _) => output::json(&retired)?,
-                (false, true) => println!("retired; {} rows of it were written again", retired.rows),
-                (false, false) => println!("nobody has heard of it: nothing was done"),
+                (false, true) => {
+                    output::line(format_args!("retired; {} rows of it were written again", retired.rows))?;
+                }
+                (false, false) => output::line("nobody has heard of it: nothing was done")?,
             }
         }
         command => {
