@@ -162,6 +162,13 @@ fn holds_span(spans: &[(u64, u64)], first: u64, last: u64) -> bool {
 }
 
 fn insert(spans: &mut Spans, first: u64, last: u64) {
+    // Nearly always it is the next number.
+    if let Some((_, end)) = spans.last_mut()
+        && *end + 1 == first
+    {
+        *end = last;
+        return;
+    }
     // What touches the new span becomes part of it.
     let from = spans.partition_point(|(_, end)| end.saturating_add(1) < first);
     let to = spans.partition_point(|(begin, _)| *begin <= last.saturating_add(1));

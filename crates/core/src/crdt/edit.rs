@@ -105,7 +105,8 @@ impl Edit {
         now_ms: u64,
     ) -> Result<Option<Change>, EditRefused> {
         let (key, kind) = (&self.key, self.key.kind());
-        if key.bytes().len() > ROW_NAME_BYTES_MAX || key.parts().element.len() > ELEMENT_BYTES_MAX {
+        let is_large = kind == Kind::Set && key.parts().element.len() > ELEMENT_BYTES_MAX;
+        if is_large || key.bytes().len() > ROW_NAME_BYTES_MAX {
             return Err(EditRefused::TooLarge);
         }
         match (&self.act, kind) {

@@ -70,13 +70,17 @@ impl Object {
 
     /// The row of one of a set's elements.
     pub fn element(&self, kind: Kind, element: &[u8]) -> RowKey {
-        RowKey([&self.0, &[kind.byte()][..], element].concat().into())
+        RowKey { bytes: [&self.0, &[kind.byte()][..], element].concat().into(), kind }
     }
 }
 
 /// A row's name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RowKey(Bytes);
+pub struct RowKey {
+    bytes: Bytes,
+    /// As the bytes say: asked for so often that it is kept.
+    kind: Kind,
+}
 
 const OBJECT: u8 = 0;
 const FIELD: u8 = 1;
@@ -99,46 +103,49 @@ pub struct Parts<'a> {
 impl RowKey {
     /// As bytes.
     pub fn bytes(&self) -> &Bytes {
-        &self.0
+        &self.bytes
     }
 
     /// From bytes that came from outside.
     pub fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
-        if bytes.len() > super::ROW_NAME_BYTES_MAX || take_apart(bytes).is_none() {
-            return Err(Unreadable);
+        match take_apart(bytes) {
+            Some(parts) if bytes.len() <= super::ROW_NAME_BYTES_MAX => {
+                Ok(Self { bytes: bytes.into(), kind: parts.kind })
+            }
+            _ => Err(Unreadable),
         }
-        Ok(Self(bytes.into()))
     }
 
     /// A place among names, to look from. It may be no row's name, and then has no parts.
     pub fn place(bytes: &[u8]) -> Self {
-        Self(bytes.into())
+        // No kind comes before this one, so the place comes before any row whose name is these bytes.
+        Self { bytes: bytes.into(), kind: Kind::Counter }
     }
 
     /// What it is about.
     pub fn parts(&self) -> Parts<'_> {
-        take_apart(&self.0).expect("made by an object, or looked at when decoded")
+        take_apart(&self.bytes).expect("made by an object, or looked at when decoded")
     }
 
     /// How the row merges.
     pub fn kind(&self) -> Kind {
-        self.parts().kind
+        self.kind
     }
 
     /// What is bounded together: a set's elements, or a map's rows. Nothing for what has one row.
     pub fn collection(&self) -> Option<&[u8]> {
+        if self.bytes[0] == OBJECT && self.kind != Kind::Set {
+            return None;
+        }
         let parts = self.parts();
-        let end = match parts.field {
-            Some(field) => self.0.len() - parts.element.len() - 2 - field.len(),
-            None if parts.kind == Kind::Set => self.0.len() - parts.element.len(),
-            None => return None,
-        };
-        Some(&self.0[..end])
+        // After a field's name come its zero and its kind.
+        let field_bytes = parts.field.map_or(0, |field| field.len() + 2);
+        Some(&self.bytes[..self.bytes.len() - parts.element.len() - field_bytes])
     }
 
     /// A hash that all replicas agree on.
     pub fn hash(&self) -> u64 {
-        xxhash_rust::xxh3::xxh3_64(&self.0)
+        xxhash_rust::xxh3::xxh3_64(&self.bytes)
     }
 }
 
@@ -166,7 +173,7 @@ fn text(bytes: &[u8]) -> Option<(&str, &[u8])> {
 
 impl fmt::Debug for RowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.escape_ascii())
+        write!(f, "{}", self.bytes.escape_ascii())
     }
 }
 

@@ -38,6 +38,8 @@ pub fn latest(row: &Row) -> Option<(Hlc, &Bytes)> {
 pub fn values(row: &Row) -> Vec<(Hlc, &Bytes)> {
     let mut values: Vec<_> = row.entries().iter().filter_map(stamped).collect();
     values.sort_by_key(|(dot, at, _)| core::cmp::Reverse((*at, *dot)));
+    // A write whose dot was renewed at two replicas is there twice, and is one write.
+    values.dedup_by(|(_, at, value), (_, other_at, other)| at == other_at && value == other);
     values.into_iter().map(|(_, at, value)| (at, value)).collect()
 }
 

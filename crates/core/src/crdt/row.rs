@@ -130,9 +130,16 @@ impl Row {
         }
     }
 
-    /// A hash of the row and its name, that all replicas which have it alike agree on.
+    /// A hash of the row and its name, that all replicas which have it alike agree on. A dot says the same wherever it is found, so
+    /// the dots are enough.
     pub fn hash(&self, key: &RowKey) -> u64 {
-        xxhash_rust::xxh3::xxh3_64_with_seed(&self.encode(), key.hash())
+        let seed = key.hash();
+        self.dots().fold(seed, |hash, dot| {
+            let mut bytes = [0; 24];
+            bytes[..16].copy_from_slice(&dot.actor.0);
+            bytes[16..].copy_from_slice(&dot.number.to_le_bytes());
+            hash.wrapping_add(xxhash_rust::xxh3::xxh3_64_with_seed(&bytes, seed))
+        })
     }
 
     /// Memory and disk that it takes, about: more than its bytes.

@@ -209,15 +209,18 @@ impl Staged {
         self.rows.iter().find(|(of, ..)| of == key).map(|(_, _, row)| row)
     }
 
-    /// Adds a change, whose row was `row`. `context` is of what was seen without this.
-    pub fn stage(&mut self, change: Change, row: Row, context: &Context) {
-        let mut after = row.clone();
+    /// Adds a change, whose row was `before`, and gives the row as it is now. `context` is of what was seen without this.
+    pub fn stage(&mut self, change: Change, before: Row, context: &Context) -> &Row {
+        let mut after = before.clone();
         after.apply(&change, context);
-        match self.rows.iter_mut().find(|(of, ..)| *of == change.key) {
-            Some((.., known)) => *known = after,
-            None => self.rows.push((change.key.clone(), row, after)),
+        let known = self.rows.iter().position(|(of, ..)| *of == change.key);
+        let at = known.unwrap_or(self.rows.len());
+        match known {
+            Some(at) => self.rows[at].2 = after,
+            None => self.rows.push((change.key.clone(), before, after)),
         }
         self.delta.changes.push(change);
+        &self.rows[at].2
     }
 
     /// The next dot.

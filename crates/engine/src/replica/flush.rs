@@ -66,26 +66,22 @@ impl Flusher {
         true
     }
 
-    fn publish(&self, units: Vec<Unit>) {
+    fn publish(&self, mut units: Vec<Unit>) {
         let Some(last) = units.last().map(|unit| unit.sequence) else { return };
-        let mut rows: HashMap<&RowKey, &Row> = HashMap::new();
-        units.iter().flat_map(|unit| &unit.rows).for_each(|(key, row)| {
-            rows.insert(key, row);
-        });
         {
             let mut ahead = self.shared.ahead();
             let mut durable = self.shared.durable.write().expect("no panic while held");
-            for (key, row) in rows {
-                durable.put(key.clone(), row.clone());
-            }
+            let rows = units.iter_mut().flat_map(|unit| std::mem::take(&mut unit.rows));
+            rows.for_each(|(key, row)| durable.put(key, row));
             let context = Arc::make_mut(&mut durable.context);
             units.iter().for_each(|unit| cover(context, unit));
             ahead.settle(last);
         }
         self.shared.grown.send_modify(|times| *times += 1);
+        let is_heard = self.shared.changes.receiver_count() > 0;
         for unit in units {
-            if !unit.delta.changes.is_empty() {
-                // Nobody may be listening.
+            if is_heard && !unit.delta.changes.is_empty() {
+                // The last listener may have gone meanwhile.
                 drop(self.shared.changes.send(Arc::new(Told { delta: unit.delta, origin: unit.origin })));
             }
             // The caller may have gone; it is done all the same.

@@ -7,6 +7,7 @@
 //! - `read`: local reads; [`Reading`]
 //! - `names`: what there is; [`Names`]
 //! - `merge`: what other replicas tell; [`Merged`], [`Page`]
+//! - `renew`: rows let go of runs that are over; [`Renewed`]
 //! - `ahead`: what was decided and isn't durable yet; `durable`: what is
 //! - `flush`: the one task that makes it so
 //! - `memo`: requests that were answered
@@ -30,6 +31,7 @@ mod names;
 mod open;
 mod read;
 mod records;
+mod renew;
 mod write;
 
 pub use durable::{BUCKETS, Digest};
@@ -37,6 +39,7 @@ pub use merge::{Merged, Page};
 pub use names::Names;
 pub use open::{OpenError, Options};
 pub use read::{Part, Reading};
+pub use renew::Renewed;
 pub use write::{EDITS_MAX, Request, Written};
 
 use ahead::Ahead;

@@ -84,10 +84,8 @@ impl Replica {
                 edit.change(&row, dot, &ahead.context, &mut ahead.clock, now_ms).map_err(Failure::Refused)?;
             let Some(change) = change else { continue };
             staged.dots += 1;
-            let before = row.clone();
-            staged.stage(change, row, &ahead.context);
-            let after = staged.row(&edit.key).expect("it was staged just now");
-            ahead.has_room(&edit.key, &before, after)?;
+            let after = staged.stage(change, row.clone(), &ahead.context);
+            ahead.has_room(&edit.key, &row, after)?;
             bytes += edit.key.bytes().len() + after.size();
         }
         if bytes > UNIT_BYTES_MAX { Err(Failure::TooLarge) } else { Ok(staged) }

@@ -190,3 +190,38 @@ async fn dots_that_this_run_never_made_are_not_believed() {
     one.write(&add(1), None).await.unwrap();
     assert_eq!(count(&one), 1);
 }
+
+#[tokio::test]
+async fn rows_let_go_of_runs_that_are_over_and_say_what_they_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let Pair { other, .. } = pair().await;
+    let tags = Object::plain("n", "tags");
+    let mut old = Vec::new();
+    for run in 0..3_u8 {
+        let replica = Replica::open(directory.path(), Options::default()).await.unwrap();
+        let inserts: Vec<_> = (0..30).map(|n| Edit::insert(&tags, &[run, n])).collect();
+        replica.write(&inserts, None).await.unwrap();
+        replica.write(&add(5), None).await.unwrap();
+        old.push(replica.actor());
+        replica.close().await;
+    }
+    let replica = Replica::open(directory.path(), Options::default()).await.unwrap();
+    repair(&replica, &other).await;
+    let (mut rows, mut after) = (0, None);
+    loop {
+        let renewed = replica.renew(|actor| old.contains(&actor), after.as_ref()).await.unwrap();
+        rows += renewed.rows;
+        after = renewed.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(rows, 91);
+    repair(&replica, &other).await;
+    for one in [&replica, &other] {
+        assert_eq!((count(one), one.elements(&tags, None, 100).value.items.len()), (15, 90));
+        let pages = (0..BUCKETS).map(|bucket| one.page(bucket, None, usize::MAX));
+        let makers = pages.flat_map(|page| page.rows).flat_map(|(_, row)| row.dots().collect::<Vec<_>>());
+        assert!(makers.into_iter().all(|dot| dot.actor == replica.actor()));
+    }
+}

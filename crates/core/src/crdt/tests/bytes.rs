@@ -7,6 +7,9 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 proptest! {
+    // Each has a long history of its own.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn rows_and_deltas_are_read_as_they_were_written(seed: u64) {
         let (mut world, mut random) = (World::new(3), Random(seed));

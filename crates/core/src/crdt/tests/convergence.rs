@@ -6,6 +6,9 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 proptest! {
+    // Each has a long history of its own.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn replicas_have_what_the_history_says_at_every_step_and_end_up_equal(seed: u64, steps in 1..150_usize) {
         let (mut world, mut random) = (World::new(3), Random(seed));

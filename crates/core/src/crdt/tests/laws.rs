@@ -26,6 +26,9 @@ fn same(one: &Replica, other: &Replica) -> bool {
 }
 
 proptest! {
+    // Each has a long history of its own.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn joining_is_commutative_associative_and_idempotent_for_every_kind(seed: u64) {
         for kind in Kind::ALL {

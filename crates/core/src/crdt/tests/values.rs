@@ -52,19 +52,21 @@ fn a_counter_refuses_what_it_can_not_count() {
 fn totals_that_a_writer_reports_count_once_wherever_they_are_sent() {
     let (key, mut row, mut context) = (key(Kind::Counter), Row::default(), Context::default());
     let none = Row::default();
-    // Two replicas, neither of which has heard of the other, and a report that is late.
-    let first = counter::report(&none, &key, dot(1, 1), actor(7), (5, 0)).unwrap().unwrap();
-    let second = counter::report(&none, &key, dot(2, 1), actor(7), (8, 1)).unwrap().unwrap();
-    take(&mut row, &mut context, &second);
-    take(&mut row, &mut context, &first);
-    assert_eq!(counter::value(&row), 7);
-    assert_eq!(counter::report(&row, &key, dot(1, 2), actor(7), (8, 1)), Ok(None));
-    assert_eq!(counter::report(&row, &key, dot(1, 2), actor(7), (6, 0)), Ok(None));
-    let third = counter::report(&row, &key, dot(1, 2), actor(7), (9, 1)).unwrap().unwrap();
+    // Two replicas, neither of which has heard of the other, and reports that are late: one of each is the higher.
+    for (number, low, high) in [(1, (5, 0), (7, 1)), (2, (8, 1), (6, 1))] {
+        let first = counter::report(&none, &key, dot(1, number), actor(7), low).unwrap().unwrap();
+        let second = counter::report(&none, &key, dot(2, number), actor(7), high).unwrap().unwrap();
+        take(&mut row, &mut context, &second);
+        take(&mut row, &mut context, &first);
+    }
+    assert_eq!((counter::value(&row), row.entries().len()), (7, 4));
+    assert_eq!(counter::report(&row, &key, dot(1, 3), actor(7), (8, 1)), Ok(None));
+    assert_eq!(counter::report(&row, &key, dot(1, 3), actor(7), (6, 0)), Ok(None));
+    let third = counter::report(&row, &key, dot(1, 3), actor(7), (9, 1)).unwrap().unwrap();
     take(&mut row, &mut context, &third);
     assert_eq!((counter::value(&row), row.entries().len()), (8, 1));
     assert_eq!(
-        counter::report(&row, &key, dot(1, 3), actor(8), (TOTAL_MAX, 0)).unwrap().unwrap().added.len(),
+        counter::report(&row, &key, dot(1, 4), actor(8), (TOTAL_MAX, 0)).unwrap().unwrap().added.len(),
         1
     );
 }
@@ -162,5 +164,10 @@ fn the_last_write_wins_by_time_and_then_by_actor_and_a_multi_value_shows_all() {
     let after = put(1, 2, 21, &row);
     take(&mut row, &mut context, &after);
     assert_eq!((read(&row), row.entries().len()), (Some((21, vec![1, 2])), 1));
+    // Written again by a replica and its clone, it is still one value.
+    let key = key(Kind::Register);
+    let again = [4, 5].map(|by| renewal::renew(&row, &key, |of| of == actor(1), || dot(by, 1)).unwrap());
+    again.iter().for_each(|change| take(&mut row, &mut context, change));
+    assert_eq!((row.entries().len(), register::values(&row).len()), (2, 1));
     assert_eq!(read(&none), None);
 }
