@@ -26,12 +26,13 @@ impl NodeReplica {
         Self { directory, opened: OnceCell::new() }
     }
 
-    /// Opens it if it was used before, so that what is wrong with it is known at the start.
-    pub(crate) async fn open_if_there(&self) -> Result<(), OpenError> {
-        if self.directory.is_dir() {
-            self.open().await?;
+    /// Opens it if it was used before. If it can't be, the node serves all else: only calls that need the replica are refused, and each tries again.
+    pub(crate) async fn open_if_there(&self) {
+        if self.directory.is_dir()
+            && let Err(error) = self.open().await
+        {
+            tracing::error!(%error, "the replica can't be opened: what needs it is refused");
         }
-        Ok(())
     }
 
     /// Opens it if it isn't open. If it can't be, the next call tries again.
