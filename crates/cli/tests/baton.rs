@@ -10,6 +10,8 @@ mod clocks;
 mod crash;
 #[path = "baton/crashing_limiters.rs"]
 mod crashing_limiters;
+#[path = "baton/crdt.rs"]
+mod crdt;
 #[path = "baton/elect.rs"]
 mod elect;
 #[path = "baton/failover.rs"]

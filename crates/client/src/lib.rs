@@ -35,6 +35,7 @@
 //! - [`fence`]: the check at the resource
 //! - [`limiter`]: leased limits, decided in this process
 //! - [`limit`]: whether a key may go on; `limits`: defining limits and looking at them
+//! - [`crdt`]: counters, sets, registers, maps and presence, which need no agreement
 //! - `tower`: routes that only a holder serves, or that are limited; `blocking`: the same without async. Each is a feature, off by default
 //! - `host`, `batch`, `lane`, `connection`: one server, the calls collected for it, their requests, one socket
 //! - `clock`, `retry`, `random`, `path`, `address`, `token`, `error`: what these are made of
@@ -48,6 +49,7 @@ pub mod blocking;
 mod bundle;
 mod clock;
 mod connection;
+pub mod crdt;
 mod election;
 mod error;
 pub mod fence;
@@ -75,9 +77,9 @@ mod watch;
 
 pub use baton::{Baton, BatonBuilder};
 pub use baton_api::{
-    ErrorBody, ErrorCode, bundle as wire_bundle, cluster as wire_cluster, election as wire_election,
-    fence as wire_fence, limit as wire_limit, limit::LimitDefinition, lock as wire, mode::LockMode,
-    once as wire_once, replication as wire_replication, status::Status,
+    ErrorBody, ErrorCode, bundle as wire_bundle, cluster as wire_cluster, crdt as wire_crdt,
+    election as wire_election, fence as wire_fence, limit as wire_limit, limit::LimitDefinition,
+    lock as wire, mode::LockMode, once as wire_once, replication as wire_replication, status::Status,
 };
 pub use bundle::{BundleBuilder, BundleGuard, BundleLease};
 pub use election::{ElectionBuilder, Elections, Epoch, Leader, LeaderGuard, Observer, Stamped};

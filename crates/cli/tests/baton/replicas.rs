@@ -3,6 +3,7 @@
 
 use crate::http::{get, post};
 use crate::server::Server;
+use crate::stores::on_redis;
 use baton_testkit::Dice;
 use baton_testkit::proxy::{Direction, Proxy};
 use serde_json::{Value, json};
@@ -342,4 +343,43 @@ fn a_replica_with_another_secret_is_told_nothing_and_believed_nothing() {
     let values: Vec<_> =
         urls.iter().map(|url| get(url, "/v1/counters/hits", SOON).unwrap().body["value"].clone()).collect();
     assert_eq!(values, [5, 5, 7]);
+}
+
+#[test]
+fn nodes_that_share_a_store_find_each_other_there_and_need_no_secret() {
+    on_redis(|store| {
+        let sync = || vec![("BATON_SYNC", "100ms".to_owned())];
+        let nodes: Vec<_> = (0..2).map(|_| Server::start_on_a_store_with(store, sync())).collect();
+        insist(&nodes[0].url, "/v1/counters/hits", &json!({ "add": 5 }));
+        insist(&nodes[1].url, "/v1/counters/hits", &json!({ "add": 2 }));
+        let until = Instant::now() + SOON;
+        let counted =
+            |node: &Server| get(&node.url, "/v1/counters/hits", SOON).unwrap().body["value"].clone();
+        while nodes.iter().any(|node| counted(node) != 7) {
+            assert!(Instant::now() < until, "{:?}", nodes.iter().map(counted).collect::<Vec<_>>());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+}
+
+#[test]
+fn a_name_stands_for_all_its_addresses_and_a_replica_knows_itself_among_them() {
+    let mut server = Server::stopped_on_a_store_with("embedded:", Vec::new());
+    let port = server.url.rsplit(':').next().unwrap().to_owned();
+    let peers = format!("dns:localhost:{port}");
+    server.set_variables(vec![
+        ("BATON_PEERS", peers),
+        ("BATON_SYNC", "100ms".into()),
+        ("BATON_CLUSTER_SECRET", SECRET.into()),
+    ]);
+    server.restart();
+    let until = Instant::now() + SOON;
+    loop {
+        let status = get(&server.url, "/v1/replication", SOON).unwrap().body;
+        if status["peers"].as_array().unwrap().iter().any(|peer| peer["this"] == true) {
+            return;
+        }
+        assert!(Instant::now() < until, "{status:#}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
