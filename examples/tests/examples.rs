@@ -53,6 +53,16 @@ async fn cron_deduplication() {
 }
 
 #[tokio::test]
+async fn page_views() {
+    let lines = [
+        "reading and writing back, 5 copies counted 20 of 100 views",
+        "with a counter, 5 copies counted 100 of 100 views",
+        "a removal took the tag that it had seen, and left the one that was added again",
+    ];
+    shows(env!("CARGO_BIN_EXE_page-views"), &lines).await;
+}
+
+#[tokio::test]
 async fn limited_api() {
     let lines = [
         "each counting for itself, 3 copies served 60 requests of 20",

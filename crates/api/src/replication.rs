@@ -12,6 +12,45 @@ pub struct ReplicationStatus {
     pub replica: Option<ReplicaStatus>,
     /// The other replicas, in the order of their addresses.
     pub peers: Vec<ReplicationPeer>,
+    /// Every run of a replica that was ever heard of.
+    #[serde(default)]
+    pub runs: Vec<ReplicaRun>,
+}
+
+/// A run of a replica: every start is a new one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaRun {
+    /// Its name.
+    pub actor: String,
+    /// How many changes of it were heard of.
+    pub changes: u64,
+    /// Whether it was retired.
+    pub retired: bool,
+}
+
+/// `POST /v1/replication/retire`
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RetireRequest {
+    /// The run that is over for good, as `GET /v1/replication` names it.
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-f]{32}$"))]
+    pub actor: String,
+}
+
+/// What became of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RetireResponse {
+    /// The run.
+    pub actor: String,
+    /// Whether this replica had ever heard of it; if not, nothing was done.
+    pub known: bool,
+    /// Rows that it had made and that are this replica's now.
+    pub rows: u64,
 }
 
 /// A node's own replica.

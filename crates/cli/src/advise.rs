@@ -1,6 +1,7 @@
 //! `baton advise`: which mechanism a limit should have, what each would cost and risk, and why.
 
 use crate::failure::Failure;
+use crate::monotone;
 use crate::output;
 use crate::traffic::{TrafficOptions, algorithm_word};
 use baton_core::limit::advise::Figures;
@@ -10,7 +11,8 @@ use serde_json::json;
 pub const HELP: &str = "Examples:\n  \
     baton advise --rate 100000 --nodes 20\n  \
     baton advise --rate 500 --nodes 3 --keys 200 --limit 100 --per 1m --purpose authenticated\n  \
-    baton advise --rate 50 --nodes 4 --limit 5 --per 15m --keys 1000 --purpose security --store-latency 2ms\n\n\
+    baton advise --rate 50 --nodes 4 --limit 5 --per 15m --keys 1000 --purpose security --store-latency 2ms\n  \
+    baton advise --operation \"is the name taken?\"\n\n\
     Nothing is asked of a server: figures follow from how leases and slack behave, for traffic that is spread evenly. \
     `baton simulate` with the same flags runs it, with uneven traffic and failures if you like.";
 
@@ -21,6 +23,9 @@ pub struct AdviseArguments {
     /// A database that is asked anyway counts already
     #[arg(long)]
     counted_elsewhere: bool,
+    /// Instead: whether what you want to do needs coordination at all, and what to use for it (docs/crdt.md)
+    #[arg(long, value_name = "TEXT")]
+    operation: Option<String>,
     /// Every single operation must be counted exactly when it happens
     #[arg(long)]
     exact: bool,
@@ -28,6 +33,9 @@ pub struct AdviseArguments {
 
 pub fn run(arguments: &AdviseArguments, json: bool) -> Result<u8, Failure> {
     let traffic = &arguments.traffic;
+    if let Some(text) = &arguments.operation {
+        return monotone::run(text, json || traffic.json);
+    }
     let question = Question {
         definition: traffic.definition()?,
         purpose: traffic.purpose,

@@ -2,11 +2,12 @@
 //!
 //! # Layout
 //! One file a command group: [`serve`], [`lock`], [`locks`], [`elect`], [`elections`], [`once`], [`cron`], [`worker`], [`fence`], [`limits`],
-//! [`nodes`], [`status`]; [`advise`] and [`simulate`] need no server. What they share: [`client`] (where the server is), [`output`] (JSON and tables),
+//! [`counter`], [`set`], [`register`], [`map`], [`nodes`], [`status`]; [`advise`] (with [`monotone`]) and [`simulate`] need no server. What they share: [`client`] (where the server is), [`output`] (JSON and tables), [`names`] (lists of them),
 //! [`duration`], [`traffic`] (a limit and who checks it), [`failure`] (messages, help, exit codes).
 
 mod advise;
 mod client;
+mod counter;
 mod cron;
 mod duration;
 mod elect;
@@ -16,10 +17,16 @@ mod fence;
 mod limits;
 mod lock;
 mod locks;
+mod map;
+mod monotone;
+mod names;
 mod nodes;
 mod once;
 mod output;
+mod register;
+mod replica;
 mod serve;
+mod set;
 mod simulate;
 mod status;
 mod traffic;
@@ -116,9 +123,24 @@ enum Command {
     /// Define jobs, run them, look at what became of them; and when a schedule would be due
     #[command(subcommand)]
     Cron(cron::CronCommand),
+    /// Count without agreement: each node by itself, all the same in the end
+    #[command(subcommand)]
+    Counter(counter::CounterCommand),
+    /// Collect elements without agreement
+    #[command(subcommand)]
+    Set(set::SetCommand),
+    /// Keep values without agreement: the last write wins, or concurrent ones are kept
+    #[command(subcommand)]
+    Register(register::RegisterCommand),
+    /// Keep counters, sets and registers together in a map, without agreement
+    #[command(subcommand)]
+    Map(map::MapCommand),
     /// Show the nodes that share the store, and how much of it each owns
     Nodes,
-    /// Say which mechanism a limit should have, what each would cost and risk, and why
+    /// See how far replicas are, and retire what is over
+    #[command(subcommand)]
+    Replica(replica::ReplicaCommand),
+    /// Say which mechanism a limit should have, what each would cost and risk, and why; or whether an operation needs coordination
     #[command(after_help = advise::HELP)]
     Advise(Box<advise::AdviseArguments>),
     /// Simulate a limit under traffic and failures: what it would admit, and what the store would see
@@ -166,7 +188,12 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Limits(command) => wait_for(limits::run(command, client)),
         Command::Cron(cron::CronCommand::Next(arguments)) => cron::next(arguments, client),
         Command::Cron(cron::CronCommand::Jobs(command)) => wait_for(cron::jobs::run(command, client)),
+        Command::Counter(command) => wait_for(counter::run(command, client)),
+        Command::Set(command) => wait_for(set::run(command, client)),
+        Command::Register(command) => wait_for(register::run(command, client)),
+        Command::Map(command) => wait_for(map::run(command, client)),
         Command::Nodes => wait_for(nodes::run(client)),
+        Command::Replica(command) => wait_for(replica::run(command, client)),
         Command::Advise(arguments) => advise::run(&arguments, client.output == output::Format::Json),
         Command::Simulate(arguments) => simulate::run(&arguments, client.output == output::Format::Json),
         Command::Status => wait_for(status::run(client)),

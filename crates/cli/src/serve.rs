@@ -212,10 +212,6 @@ fn failed(error: RunError) -> Failure {
             (78, "docs/limit.md has the fields; nothing was started, and no limit was changed")
         }
         RunError::Config(_) => (78, "`baton serve --help` shows what can be set"),
-        RunError::Replica(_) => (
-            74,
-            "check --state and --data: that the replica in them is readable and that no other server uses it",
-        ),
         RunError::State(_) => (74, "check --state: that the directory can be read, and who wrote it"),
         RunError::Open(_) | RunError::Store(_) => {
             (74, "check --data and --store: that the directory is writable and that no other server uses it")

@@ -12,6 +12,8 @@ mod clocks;
 mod crash;
 #[path = "baton/crashing_limiters.rs"]
 mod crashing_limiters;
+#[path = "baton/crdt.rs"]
+mod crdt;
 #[path = "baton/cron.rs"]
 mod cron;
 #[path = "baton/elect.rs"]

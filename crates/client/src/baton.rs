@@ -5,9 +5,11 @@ use crate::batch::{Answered, Call};
 use crate::bundle::BundleBuilder;
 use crate::clock::Moment;
 use crate::connection::{Ask, Reply};
+use crate::crdt::{self, Counter, Map, Presence, Register, Set};
 use crate::election::{ElectionBuilder, Elections};
 use crate::error::{Error, Failure};
 use crate::fence::{self, RegisteredFence};
+use crate::held::encode;
 use crate::host::Host;
 use crate::jobs::{Job, Jobs};
 use crate::limit::{CheckAll, Limit, OneCheck};
@@ -21,9 +23,11 @@ use crate::random;
 use crate::retry::Retry;
 use crate::worker::Worker;
 use baton_api::cluster::{HotKeyList, NodeList, RingStatus};
+use baton_api::crdt::ObjectList;
 use baton_api::fence::FenceList;
 use baton_api::limits;
 use baton_api::preview::{PreviewRequest, PreviewResponse};
+use baton_api::replication::{ReplicationStatus, RetireRequest, RetireResponse};
 use baton_api::status::Status;
 use bytes::Bytes;
 use hyper::Method;
@@ -223,6 +227,51 @@ impl Baton {
         Worker::new(self.clone(), queue.into())
     }
 
+    /// A counter that needs no agreement: the node that is asked answers by itself.
+    pub fn counter(&self, name: impl Into<Arc<str>>) -> Counter {
+        Counter::new(self.clone(), name.into())
+    }
+
+    /// A set that needs no agreement.
+    pub fn set(&self, name: impl Into<Arc<str>>) -> Set {
+        Set::new(self.clone(), name.into())
+    }
+
+    /// A register that needs no agreement: the last write wins.
+    pub fn register(&self, name: impl Into<Arc<str>>) -> Register {
+        Register::new(self.clone(), name.into())
+    }
+
+    /// A map of these.
+    pub fn map(&self, name: impl Into<Arc<str>>) -> Map {
+        Map::new(self.clone(), name.into())
+    }
+
+    /// A group of members that come and go.
+    pub fn presence(&self, group: impl Into<Arc<str>>) -> Presence {
+        Presence::new(self.clone(), group.into())
+    }
+
+    /// One page of the counters that there are, in the client's namespace.
+    pub async fn counters(&self, query: &ListQuery) -> Result<ObjectList, Error> {
+        crdt::list(self, "counters", query).await
+    }
+
+    /// One page of the sets.
+    pub async fn sets(&self, query: &ListQuery) -> Result<ObjectList, Error> {
+        crdt::list(self, "sets", query).await
+    }
+
+    /// One page of the registers.
+    pub async fn registers(&self, query: &ListQuery) -> Result<ObjectList, Error> {
+        crdt::list(self, "registers", query).await
+    }
+
+    /// One page of the maps.
+    pub async fn maps(&self, query: &ListQuery) -> Result<ObjectList, Error> {
+        crdt::list(self, "maps", query).await
+    }
+
     /// Who this client is to others, unless a lock says another owner.
     pub fn owner(&self) -> &str {
         &self.0.owner
@@ -246,6 +295,18 @@ impl Baton {
     /// The keys of limits that are checked far more than others at the node that is asked.
     pub async fn hot_keys(&self) -> Result<HotKeyList, Error> {
         self.look_at("/v1/hotkeys").await
+    }
+
+    /// How far the replica of the node that is asked and the others are.
+    pub async fn replication(&self) -> Result<ReplicationStatus, Error> {
+        self.look_at("/v1/replication").await
+    }
+
+    /// Retires a run of a replica that is over for good. It may be sent again if the outcome is unknown.
+    pub async fn retire_replica(&self, actor: &str) -> Result<RetireResponse, Error> {
+        let body = encode(&RetireRequest { actor: actor.into() })?;
+        let (reply, address) = self.0.post_once("/v1/replication/retire".into(), body.to_vec()).await?;
+        reply.read(&address).map_err(|failure| Error::from_failure(failure, false))
     }
 
     async fn look_at<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
@@ -367,6 +428,29 @@ impl Inner {
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::Unknown(format!("{}: no answer within {patience:?}", host.address)),
             };
+            self.failed(index, &failure);
+            retry.pause(failure).await?;
+        }
+    }
+
+    /// A write that is known again only by the server that may have done it: sent again there, and to another one only as long as no try
+    /// can have been applied.
+    pub(crate) async fn at_one(&self, ask: &Ask, deadline: Moment) -> Result<(Reply, Address), Error> {
+        let mut retry = Retry::until(deadline);
+        let mut bound_to = None;
+        loop {
+            let index = bound_to.unwrap_or_else(|| self.host().0);
+            let host = &self.hosts[index];
+            let patience = TRY_MAX.min(deadline.remaining());
+            let failure = match tokio::time::timeout(patience, host.exchange(ask)).await {
+                Ok(Ok(reply)) if reply.status.is_server_error() => reply.refusal(&host.address),
+                Ok(Ok(reply)) => return Ok((reply, host.address.clone())),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::Unknown(format!("{}: no answer within {patience:?}", host.address)),
+            };
+            if failure.may_have_applied() {
+                bound_to = Some(index);
+            }
             self.failed(index, &failure);
             retry.pause(failure).await?;
         }

@@ -231,7 +231,14 @@ impl Failure {
         match self {
             Self::NotSent(_) | Self::Unknown(_) => true,
             Self::Refused(body) => {
-                matches!(body.error, ErrorCode::StoreUnavailable | ErrorCode::Overloaded)
+                matches!(
+                    body.error,
+                    ErrorCode::StoreUnavailable
+                        | ErrorCode::Overloaded
+                        | ErrorCode::ClockSkew
+                        | ErrorCode::ReplicaBehind
+                        | ErrorCode::ReplicaUnavailable
+                )
             }
             Self::Unexpected(_) => false,
         }

@@ -37,6 +37,7 @@
 //! - [`limiter`]: leased limits, decided in this process
 //! - [`limit`]: whether a key may go on; `limits`: defining limits and looking at them
 //! - `preview`: when a schedule would be due
+//! - [`crdt`]: counters, sets, registers, maps and presence, which need no agreement
 //! - `tower`: routes that only a holder serves, or that are limited; `blocking`: the same without async. Each is a feature, off by default
 //! - `host`, `batch`, `lane`, `connection`: one server, the calls collected for it, their requests, one socket
 //! - `clock`, `retry`, `random`, `path`, `address`, `token`, `error`: what these are made of
@@ -50,6 +51,7 @@ pub mod blocking;
 mod bundle;
 mod clock;
 mod connection;
+pub mod crdt;
 mod election;
 mod error;
 pub mod fence;
@@ -81,10 +83,10 @@ pub mod worker;
 
 pub use baton::{Baton, BatonBuilder};
 pub use baton_api::{
-    ErrorBody, ErrorCode, Position, bundle as wire_bundle, cluster as wire_cluster,
+    ErrorBody, ErrorCode, Position, bundle as wire_bundle, cluster as wire_cluster, crdt as wire_crdt,
     election as wire_election, fence as wire_fence, job as wire_job, limit as wire_limit,
     limit::LimitDefinition, lock as wire, mode::LockMode, once as wire_once, preview as wire_preview,
-    status::Status, worker as wire_worker,
+    replication as wire_replication, status::Status, worker as wire_worker,
 };
 pub use bundle::{BundleBuilder, BundleGuard, BundleLease};
 pub use election::{ElectionBuilder, Elections, Epoch, Leader, LeaderGuard, Observer, Stamped};

@@ -21,6 +21,7 @@ mod engine {
     mod outages;
     mod overflow;
     mod owned;
+    mod presence;
     mod promptly;
     mod replica;
     mod replica_crash;

@@ -98,6 +98,7 @@ routes! {
     RenewLeader = "/v1/elections/{name}/renew";
     Replica = "/v1/peers/replica";
     Replication = "/v1/replication";
+    ReplicationRetire = "/v1/replication/retire";
     Resign = "/v1/elections/{name}/resign";
     Ring = "/v1/ring";
     Run = "/v1/runs/{runId}";

@@ -44,13 +44,15 @@ impl NodeReplica {
         }
     }
 
-    /// Opens it if it was used before, so that what is wrong with it is known at the start, or if it has peers.
-    pub(crate) async fn open_if_wanted(&self) -> Result<(), OpenError> {
+    /// Opens it if it was used before, or if peers were named. If it can't be, the node serves all else: only calls that need the replica are refused,
+    /// and each tries again.
+    pub(crate) async fn open_if_wanted(&self) {
         let has_peers = matches!(&self.peers, Peers::Listed(places) if !places.is_empty());
-        if has_peers || self.directory.is_dir() {
-            self.open().await?;
+        if (has_peers || self.directory.is_dir())
+            && let Err(error) = self.open().await
+        {
+            tracing::error!(%error, "the replica can't be opened: what needs it is refused");
         }
-        Ok(())
     }
 
     /// Opens it if it isn't open. If it can't be, the next call tries again.

@@ -21,9 +21,6 @@ pub enum RunError {
     /// The state directory can't be used.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The replica in its directory can't be opened.
-    #[error(transparent)]
-    Replica(#[from] baton_engine::replica::OpenError),
     /// The store can't be opened.
     #[error(transparent)]
     Open(#[from] OpenStoreError),

@@ -3,6 +3,7 @@
 
 use crate::http::{get, post};
 use crate::server::Server;
+use crate::stores::on_redis;
 use baton_testkit::Dice;
 use baton_testkit::proxy::{Direction, Proxy};
 use serde_json::{Value, json};
@@ -225,6 +226,12 @@ fn a_change_to_a_large_set_costs_each_peer_less_than_a_kilobyte() {
     // Nobody asks in the meantime: what passes is what is told.
     let cluster = Cluster::start("1h");
     let urls = cluster.urls();
+    let until = Instant::now() + SOON;
+    // What is written before they have met is asked for later, and not told.
+    while cluster.statuses()[0]["peers"].as_array().unwrap().iter().any(|peer| peer["reachable"] != true) {
+        assert!(Instant::now() < until, "{:#?}", cluster.statuses());
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let count =
         std::env::var("BATON_SET_ELEMENTS").ok().and_then(|count| count.parse().ok()).unwrap_or(800_u32);
     for first in (0..count).step_by(40) {
@@ -260,14 +267,119 @@ fn a_change_to_a_large_set_costs_each_peer_less_than_a_kilobyte() {
 fn whoever_does_not_know_the_secret_is_refused_and_peers_need_one() {
     let cluster = Cluster::start("200ms");
     let url = &cluster.urls()[0];
-    for path in ["/v1/peers/replica"] {
-        let answer = post(url, path, &json!({}), SOON).unwrap();
-        assert_eq!((answer.status, answer.code()), (403, "FORBIDDEN"));
-    }
+    let answer = post(url, "/v1/peers/replica", &json!({}), SOON).unwrap();
+    assert_eq!((answer.status, answer.code()), (403, "FORBIDDEN"));
     let mut command = crate::server::binary();
     let directory = tempfile::tempdir().unwrap();
     command.args(["serve", "--listen", "127.0.0.1:0", "--peers", "http://127.0.0.1:1", "--data"]);
     let output = crate::process::run(command.arg(directory.path().join("data")));
     assert_eq!(output.code, 78, "{}", output.stderr);
     assert!(output.stderr.contains("--cluster-secret-file"), "{}", output.stderr);
+}
+
+#[test]
+fn a_replica_that_is_gone_for_good_is_retired_and_what_it_wrote_stays() {
+    let mut cluster = Cluster::start("200ms");
+    let urls = cluster.urls();
+    for url in &urls {
+        insist(url, "/v1/counters/hits", &json!({ "add": 5 }));
+        insist(url, "/v1/sets/tags", &json!({ "add": [format!("of {url}")] }));
+    }
+    cluster.equal(0);
+    let gone = cluster.statuses()[2]["replica"]["actor"].as_str().unwrap().to_owned();
+    let refused = cluster.servers[0].run(&["replica", "remove", &gone]);
+    assert_eq!(refused.code, 64, "it runs: {}{}", refused.stdout, refused.stderr);
+    cluster.servers[2].kill();
+    // Until it was asked in vain it may still be there.
+    let until = Instant::now() + SOON;
+    while cluster.servers[0].run(&["replica", "remove", &gone]).code != 0 {
+        assert!(Instant::now() < until, "it is never taken for gone");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let runs = cluster.servers[1].run(&["replica", "runs"]).stdout;
+    assert!(runs.contains(&gone), "{runs}");
+    let listed = cluster.servers[0].run(&["replica", "ls"]).stdout;
+    assert!(listed.contains("unreachable"), "{listed}");
+    // It comes back after all, with what it has, and as a run of its own.
+    cluster.servers[2].restart();
+    insist(&urls[2], "/v1/counters/hits", &json!({ "add": 1 }));
+    cluster.equal(0);
+    for (url, status) in urls.iter().zip(cluster.statuses()) {
+        assert_eq!(get(url, "/v1/counters/hits", SOON).unwrap().body["value"], 16);
+        assert_eq!(elements(url).len(), REPLICAS);
+        let marked = status["runs"].as_array().unwrap().iter().filter(|run| run["retired"] == true);
+        assert_eq!(marked.map(|run| run["actor"].as_str().unwrap()).collect::<Vec<_>>(), [&gone]);
+    }
+}
+
+#[test]
+fn a_replica_with_another_secret_is_told_nothing_and_believed_nothing() {
+    let mut cluster = Cluster::start("200ms");
+    let urls = cluster.urls();
+    cluster.servers[2].kill();
+    let peers = cluster.links.iter().filter(|((from, _), _)| *from == 2);
+    let peers: Vec<_> = peers.map(|(_, proxy)| format!("http://{}", proxy.address())).collect();
+    cluster.servers[2].set_variables(vec![
+        ("BATON_PEERS", peers.join(",")),
+        ("BATON_SYNC", "50ms".into()),
+        ("BATON_CLUSTER_SECRET", "what only this one takes for the secret".into()),
+    ]);
+    cluster.servers[2].restart();
+    insist(&urls[0], "/v1/counters/hits", &json!({ "add": 5 }));
+    insist(&urls[2], "/v1/counters/hits", &json!({ "add": 7 }));
+    let until = Instant::now() + SOON;
+    let failures = |at: usize| -> Vec<u64> {
+        let status = &cluster.statuses()[at];
+        status["peers"].as_array().unwrap().iter().map(|peer| peer["failures"].as_u64().unwrap()).collect()
+    };
+    // Both sides have asked the other again since.
+    let (outside, inside) = (failures(2), failures(0));
+    while failures(2).iter().zip(&outside).any(|(now, then)| *now < then + 2)
+        || failures(0).iter().zip(&inside).all(|(now, then)| *now < then + 2)
+    {
+        assert!(Instant::now() < until, "nobody is refused: {:#?}", cluster.statuses());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let values: Vec<_> =
+        urls.iter().map(|url| get(url, "/v1/counters/hits", SOON).unwrap().body["value"].clone()).collect();
+    assert_eq!(values, [5, 5, 7]);
+}
+
+#[test]
+fn nodes_that_share_a_store_find_each_other_there_and_need_no_secret() {
+    on_redis(|store| {
+        let sync = || vec![("BATON_SYNC", "100ms".to_owned())];
+        let nodes: Vec<_> = (0..2).map(|_| Server::start_on_a_store_with(store, sync())).collect();
+        insist(&nodes[0].url, "/v1/counters/hits", &json!({ "add": 5 }));
+        insist(&nodes[1].url, "/v1/counters/hits", &json!({ "add": 2 }));
+        let until = Instant::now() + SOON;
+        let counted =
+            |node: &Server| get(&node.url, "/v1/counters/hits", SOON).unwrap().body["value"].clone();
+        while nodes.iter().any(|node| counted(node) != 7) {
+            assert!(Instant::now() < until, "{:?}", nodes.iter().map(counted).collect::<Vec<_>>());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+}
+
+#[test]
+fn a_name_stands_for_all_its_addresses_and_a_replica_knows_itself_among_them() {
+    let mut server = Server::stopped_on_a_store_with("embedded:", Vec::new());
+    let port = server.url.rsplit(':').next().unwrap().to_owned();
+    let peers = format!("dns:localhost:{port}");
+    server.set_variables(vec![
+        ("BATON_PEERS", peers),
+        ("BATON_SYNC", "100ms".into()),
+        ("BATON_CLUSTER_SECRET", SECRET.into()),
+    ]);
+    server.restart();
+    let until = Instant::now() + SOON;
+    loop {
+        let status = get(&server.url, "/v1/replication", SOON).unwrap().body;
+        if status["peers"].as_array().unwrap().iter().any(|peer| peer["this"] == true) {
+            return;
+        }
+        assert!(Instant::now() < until, "{status:#}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

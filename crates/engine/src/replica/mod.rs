@@ -8,6 +8,7 @@
 //! - `names`: what there is; [`Names`]
 //! - `merge`: what other replicas tell; [`Merged`]
 //! - `renew`: rows let go of runs that are over; [`Renewed`]
+//! - `retire`: runs that are over for good; [`Run`]
 //! - `ahead`: what was decided and isn't durable yet; `durable`: what is
 //! - `flush`: the one task that makes it so
 //! - `memo`: requests that were answered
@@ -32,6 +33,7 @@ mod open;
 mod read;
 mod records;
 mod renew;
+mod retire;
 mod write;
 
 pub use merge::Merged;
@@ -39,6 +41,7 @@ pub use names::Names;
 pub use open::{OpenError, Options};
 pub use read::{Part, Reading};
 pub use renew::Renewed;
+pub use retire::Run;
 pub use write::{EDITS_MAX, Request, Written};
 
 use ahead::Ahead;

@@ -1,7 +1,7 @@
 //! What was missed of one other replica, asked for about once in a while.
 //!
-//! The pause doesn't grow while the other is away: one refused connection a round costs little, and after a partition everybody is up to date
-//! within two rounds. It does after an answer that makes no sense, and when this replica can't write.
+//! The pause doesn't grow while the other is away, and is a short one at most: one refused connection a round costs little, and after a partition
+//! everybody is up to date within two rounds. It does after an answer that makes no sense, and when this replica can't write.
 
 use super::link::Link;
 use super::{Lane, NoAnswer, Shared};
@@ -13,6 +13,9 @@ use tokio::time::{Instant, sleep};
 /// How many rounds are left out at most after one that failed for another reason than that nobody answered.
 const PAUSE_ROUNDS_MAX: u32 = 16;
 
+/// The longest pause while the other is away, however seldom it is asked else: nothing is told to it until it answers.
+const AWAY_PAUSE_MAX: Duration = Duration::from_secs(2);
+
 /// Why a round didn't come to its end.
 enum Failed {
     /// It is away, or began anew.
@@ -22,11 +25,12 @@ enum Failed {
 }
 
 pub(super) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
-    let mut pause = 1;
+    let mut rounds = 1;
     loop {
+        let mut pause = shared.options.sync;
         match round(&shared, &link).await {
             Ok(()) => {
-                pause = 1;
+                rounds = 1;
                 shared.options.metrics.repaired("complete");
                 let mut state = link.state();
                 state.rounds += 1;
@@ -37,7 +41,8 @@ pub(super) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
                 }
             }
             Err(Failed::Away(error)) => {
-                pause = 1;
+                rounds = 1;
+                pause = pause.min(AWAY_PAUSE_MAX);
                 shared.options.metrics.repaired("away");
                 link.state().failures += 1;
                 if link.up.send_replace(false) {
@@ -45,18 +50,14 @@ pub(super) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
                 }
             }
             Err(Failed::Wrong(error)) => {
-                pause = (pause * 2).min(PAUSE_ROUNDS_MAX);
+                rounds = (rounds * 2).min(PAUSE_ROUNDS_MAX);
                 shared.options.metrics.repaired("wrong");
                 link.state().failures += 1;
                 tracing::error!(peer = %link.address, error, "what another replica has can't be taken in");
             }
         }
-        sleep(pause_of(&shared, pause)).await;
+        sleep(shared.options.random.jittered(pause * rounds)).await;
     }
-}
-
-fn pause_of(shared: &Shared, rounds: u32) -> Duration {
-    shared.options.random.jittered(shared.options.sync * rounds)
 }
 
 async fn round(shared: &Shared, link: &Link) -> Result<(), Failed> {

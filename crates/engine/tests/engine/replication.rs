@@ -270,5 +270,4 @@ async fn a_set_that_was_changed_over_and_over_is_as_small_as_a_new_one() {
     let ((fresh_wire, fresh_disk), (wire, disk)) = (churned(0).await, churned(cycles).await);
     let shown = format!("on the wire {wire} beside {fresh_wire}, in a snapshot {disk} beside {fresh_disk}");
     assert!(wire < 2 * fresh_wire && disk < 2 * fresh_disk, "{shown}");
-    println!("{cycles} cycles: {shown}");
 }

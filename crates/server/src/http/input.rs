@@ -188,6 +188,10 @@ async fn discard(mut body: Body, bytes_max: usize, within: Duration) {
 
 /// JSON as a `T`: all of it, every field known and none twice.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // What reads objects would take a list of their fields' values for one.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Problem::invalid("body", "the body is a list; it must be a JSON object"));
+    }
     // Only what fails is read again, to find out whether it can be helped, and if not, where it is wrong.
     serde_json::from_slice(bytes).or_else(|error| {
         let helped = whole::numbers(bytes).and_then(|text| serde_json::from_slice(&text).ok());
@@ -295,6 +299,7 @@ mod tests {
             ("", "body"),
             ("nonsense", "body"),
             ("[]", "body"),
+            (r#" ["a",1000]"#, "body"),
             ("null", "body"),
             ("{", "body"),
             ("{}", "ownerId"),

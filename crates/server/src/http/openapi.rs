@@ -117,6 +117,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(cluster::ring))
         .routes(routes!(cluster::hot_keys))
         .routes(routes!(replication::status))
+        .routes(routes!(replication::retire))
         .routes(routes!(operations::health))
         .routes(routes!(operations::ready))
         .routes(routes!(operations::status))
@@ -340,7 +341,7 @@ pub(super) struct RemovalParameters {
 #[allow(dead_code, reason = "describes; the handlers read the query themselves")]
 pub(super) struct ElementParameters {
     /// Only this element, if it is in the set: 1 to 1024 bytes.
-    #[param(required = false, value_type = String)]
+    #[param(required = false, value_type = String, min_length = 1)]
     element: Option<String>,
     /// How many at most; 100 if absent.
     #[param(required = false, value_type = u64, minimum = 1, maximum = 1000)]

@@ -11,11 +11,14 @@ use crate::replication::{Unanswered, answer};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use baton_api::replication::{ReplicaStatus, ReplicationPeer, ReplicationStatus};
+use baton_api::limits::BODY_BYTES_MAX;
+use baton_api::replication::{
+    ReplicaRun, ReplicaStatus, ReplicationPeer, ReplicationStatus, RetireRequest, RetireResponse,
+};
 use baton_api::{ErrorBody, ErrorCode};
 use baton_core::crdt::Actor;
 use baton_core::crdt::sync::MESSAGE_BYTES_MAX;
-use baton_engine::replica::{Failure, OpenError};
+use baton_engine::replica::{Failure, OpenError, Run};
 use baton_engine::replication::PeerStatus;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
@@ -46,9 +49,53 @@ fn shown(exchange: &Exchange) -> Result<Response, Problem> {
                 actors: size.actors as u64,
             }),
             peers: opened.replication.peers().into_iter().map(peer).collect(),
+            runs: opened.replica.runs().into_iter().map(run).collect(),
         }
     });
     Ok(json(StatusCode::OK, &status.unwrap_or_default()))
+}
+
+fn run(run: Run) -> ReplicaRun {
+    ReplicaRun { actor: named(run.actor), changes: run.changes, retired: run.is_retired }
+}
+
+/// Retire a run that is over for good: what it made becomes this replica's, and no row keeps its name.
+///
+/// Nothing changes for readers. A run that goes on all the same is merged like any other.
+#[utoipa::path(
+    post, path = "/v1/replication/retire", tag = "operations", operation_id = "retireReplica",
+    request_body = RetireRequest,
+    responses((status = 200, description = "It is retired, if it was known", body = RetireResponse))
+)]
+pub async fn retire(State(server): State<Arc<Shared>>, request: Request) -> Response {
+    let (exchange, body) = Exchange::begin(server, Route::ReplicationRetire, request);
+    let outcome = retired(&exchange, body).await;
+    exchange.end(outcome)
+}
+
+async fn retired(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
+    exchange.no_parameters()?;
+    exchange.same_site()?;
+    let request: RetireRequest = exchange.read(body, BODY_BYTES_MAX).await?;
+    let wrong = |message: &str| Problem::invalid("actor", message);
+    let actor = read(&request.actor).ok_or_else(|| wrong("a run's name has 32 digits from 0 to f"))?;
+    let _place = exchange.enter(Class::Work)?;
+    let opened = exchange.server.replica.open().await.map_err(unopened)?;
+    let peers = opened.replication.peers();
+    if opened.replica.actor() == actor
+        || peers.iter().any(|peer| peer.is_reachable && peer.actor == Some(actor))
+    {
+        return Err(wrong("this run is not over: stop its node first"));
+    }
+    let known = opened.replica.runs().iter().any(|run| run.actor == actor);
+    let rows = if known { opened.replica.retire(actor).await.map_err(|error| failed(&error))? } else { 0 };
+    tracing::info!(actor = request.actor, known, rows, "a run was retired");
+    Ok(json(StatusCode::OK, &RetireResponse { actor: request.actor, known, rows: rows as u64 }))
+}
+
+fn read(actor: &str) -> Option<Actor> {
+    let is_name = actor.len() == 32 && actor.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    is_name.then(|| u128::from_str_radix(actor, 16).ok()).flatten().map(|bits| Actor(bits.to_be_bytes()))
 }
 
 fn peer(status: PeerStatus) -> ReplicationPeer {

@@ -88,15 +88,19 @@ fn members(engine: &Engine) -> Vec<Arc<str>> {
 }
 
 async fn follow_members(found: watch::Sender<Vec<Arc<str>>>, engine: Engine) {
-    while !found.is_closed() {
+    while is_wanted(&found, LOOK_EVERY).await {
         let members = members(&engine);
         found.send_if_modified(|known| (*known != members).then(|| *known = members).is_some());
-        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
+/// Waits; false as soon as nobody listens any more, so that nothing is held on to.
+async fn is_wanted(found: &watch::Sender<Vec<Arc<str>>>, pause: Duration) -> bool {
+    tokio::time::timeout(pause, found.closed()).await.is_err()
+}
+
 async fn follow_names(found: watch::Sender<Vec<Arc<str>>>, places: Vec<Place>) {
-    while !found.is_closed() {
+    loop {
         let (mut addresses, mut is_complete) = (BTreeSet::new(), true);
         for place in &places {
             match place {
@@ -118,7 +122,9 @@ async fn follow_names(found: watch::Sender<Vec<Arc<str>>>, places: Vec<Place>) {
             let addresses: Vec<_> = std::mem::take(&mut addresses).into_iter().collect();
             (*known != addresses).then(|| *known = addresses).is_some()
         });
-        tokio::time::sleep(LOOK_UP_EVERY).await;
+        if !is_wanted(&found, LOOK_UP_EVERY).await {
+            return;
+        }
     }
 }
 

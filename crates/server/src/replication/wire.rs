@@ -17,10 +17,12 @@ use tokio::net::TcpStream;
 /// Where replicas are asked.
 pub(crate) const PATH: &str = "/v1/peers/replica";
 
+type Connection = SendRequest<Full<Bytes>>;
+
 /// Connections to other replicas, by address and lane. Bounded by how many replicas there may be.
 pub(crate) struct HttpWire {
     keys: Keys,
-    idle: Mutex<HashMap<(Box<str>, Lane), SendRequest<Full<Bytes>>>>,
+    idle: Mutex<HashMap<(Box<str>, Lane), Connection>>,
 }
 
 impl Wire for HttpWire {
@@ -63,7 +65,7 @@ impl HttpWire {
         Ok(answer[..].into())
     }
 
-    async fn connection(&self, address: &str, lane: Lane) -> Result<SendRequest<Full<Bytes>>, String> {
+    async fn connection(&self, address: &str, lane: Lane) -> Result<Connection, String> {
         let idle = self.idle.lock().expect("no panic while held").remove(&(address.into(), lane));
         if let Some(mut connection) = idle
             && connection.ready().await.is_ok()
@@ -79,7 +81,7 @@ impl HttpWire {
         Ok(connection)
     }
 
-    fn keep(&self, address: &str, lane: Lane, connection: SendRequest<Full<Bytes>>) {
+    fn keep(&self, address: &str, lane: Lane, connection: Connection) {
         let mut idle = self.idle.lock().expect("no panic while held");
         // Of replicas that have gone nothing stays.
         idle.retain(|_, connection| !connection.is_closed());

@@ -374,3 +374,18 @@ async fn a_replica_is_made_when_it_is_used_and_measured_from_then_on() {
     baton.post("/v1/counters/x", json!({ "add": 1 })).await.ok();
     assert!(state.join("replica").is_dir(), "the node's own files are where it is told");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_replica_is_in_use_serves_all_else_until_it_is_free() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let first = Baton::with(|config| config.state = Some(state.clone())).await;
+    first.post("/v1/counters/x", json!({ "add": 1 })).await.ok();
+    let second = Baton::with(|config| config.state = Some(state.clone())).await;
+    second.acquire("k", "o").await;
+    let refused = second.post("/v1/counters/x", json!({ "add": 1 })).await;
+    assert_eq!(refused.code(503), "REPLICA_UNAVAILABLE");
+    assert!(refused.json().get("outcome").is_none(), "nothing was done");
+    first.stopped().await;
+    assert_eq!(second.post("/v1/counters/x", json!({ "add": 1 })).await.ok()["value"], 2);
+}

@@ -61,6 +61,9 @@ fn a_member_is_alive_for_its_time_after_the_newest_refresh_that_came() {
     assert!(seen.is_alive(b"a", at(29)));
     assert_eq!(seen.alive(at(29)).count(), 1);
     assert_eq!(seen.alive(at(30)).count(), 0);
+    assert_eq!((seen.alive_for(b"a", at(29)), seen.alive_for(b"a", at(30))), (Some(at(1)), None));
+    assert_eq!(seen.forgettable(at(49)).count(), 0);
+    assert!(seen.forgettable(at(50)).eq([(&b"a"[..].into(), time(501))]));
     seen.forget(at(49));
     assert!(!seen.refresh(b"a", time(501), ttl, at(49)), "remembered for twice its time");
     seen.forget(at(50));

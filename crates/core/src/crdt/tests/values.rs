@@ -3,7 +3,8 @@
 use super::{actor, dot};
 use crate::crdt::counter::{self, Refused, TOTAL_MAX};
 use crate::crdt::{
-    Change, Context, Entry, Hlc, Kind, Object, ROW_SLOTS_MAX, Row, RowKey, register, removal, renewal, set,
+    Act, CONCURRENT_VALUES_MAX, Change, Clock, Context, Edit, EditRefused, Entry, Hlc, Kind, Object,
+    ROW_SLOTS_MAX, Row, RowKey, opaque, register, removal, renewal, set, slot_of,
 };
 use crate::record::Bytes;
 use alloc::vec;
@@ -170,4 +171,50 @@ fn the_last_write_wins_by_time_and_then_by_actor_and_a_multi_value_shows_all() {
     again.iter().for_each(|change| take(&mut row, &mut context, change));
     assert_eq!((row.entries().len(), register::values(&row).len()), (2, 1));
     assert_eq!(read(&none), None);
+}
+
+#[test]
+fn a_write_that_says_what_it_has_seen_replaces_just_that_and_leaves_few() {
+    let key = key(Kind::MultiValue);
+    let (mut row, mut context, mut clock) = (Row::default(), Context::default(), Clock::default());
+    let mut write = |number: u64, seen: &Context, row: &mut Row, context: &mut Context| {
+        let value: Bytes = number.to_be_bytes().into();
+        let edit = Edit { key: key.clone(), act: Act::Replace { value, seen: seen.clone() } };
+        let change =
+            edit.change(row, dot(1, number), context, &mut clock, 1)?.expect("a write changes something");
+        take(row, context, &change);
+        Ok(())
+    };
+    let nothing = Context::default();
+    for number in 1..=CONCURRENT_VALUES_MAX as u64 {
+        assert_eq!(write(number, &nothing, &mut row, &mut context), Ok(()));
+    }
+    assert_eq!(register::values(&row).len(), CONCURRENT_VALUES_MAX);
+    assert_eq!(write(1000, &nothing, &mut row, &mut context), Err(EditRefused::TooManyValues));
+    // Of two that were seen one is in the new one's place, and the rest stays.
+    let seen = [dot(1, 1), dot(1, 2)].into_iter().collect();
+    assert_eq!(write(1000, &seen, &mut row, &mut context), Ok(()));
+    assert_eq!(register::values(&row).len(), CONCURRENT_VALUES_MAX - 1);
+    let seen = context.clone();
+    assert_eq!(write(1001, &seen, &mut row, &mut context), Ok(()));
+    assert_eq!(register::values(&row).len(), 1);
+    let wrong = Edit {
+        key: Object::plain("n", "o").row(Kind::Register),
+        act: Act::Replace { value: [][..].into(), seen },
+    };
+    assert_eq!(
+        wrong.change(&row, dot(1, 2000), &context, &mut Clock::default(), 1),
+        Err(EditRefused::WrongKind)
+    );
+}
+
+#[test]
+fn what_callers_hand_back_unread_is_read_as_it_was_given() {
+    let context: Context = [dot(1, 1), dot(1, 5), dot(2, 7)].into_iter().collect();
+    assert_eq!(Context::of_text(&context.to_text()), Ok(context));
+    for text in ["", "AAAA", "?", "a b"] {
+        assert!(Context::of_text(text).is_err(), "{text:?}");
+    }
+    assert_eq!(opaque::bytes(&opaque::text(b"\0a\xff")).as_deref(), Ok(&b"\0a\xff"[..]));
+    assert_ne!(slot_of("a"), slot_of("b"));
 }
