@@ -91,10 +91,7 @@ fn what_may_be_sent_once_is_sent_once_also_if_the_connection_breaks() {
     // It takes the request and closes the connection: nobody knows what it did.
     let hook = Hook::start(|_| (Duration::ZERO, String::new()));
     let server = Server::start_with(hook.allowed());
-    apply(
-        &server,
-        &hooked(&hook, "").replace("target", "guarantee: at_most_once\n    target"),
-    );
+    apply(&server, &hooked(&hook, "").replace("target", "guarantee: at_most_once\n    target"));
     let output = server.run(&["cron", "run", "j", "--wait"]);
     assert_eq!(output.code, 1, "{output:?}");
     assert_eq!(hook.calls().len(), 1);
