@@ -35,6 +35,15 @@ async fn shows(program: &str, lines: &[&str]) {
 }
 
 #[tokio::test]
+async fn nightly_report() {
+    let lines = [
+        "without a look at the run's id, 1 night had 3 reports",
+        "with the run's id and its token, 1 night had 1 reports",
+    ];
+    shows(env!("CARGO_BIN_EXE_nightly-report"), &lines).await;
+}
+
+#[tokio::test]
 async fn schema_migration() {
     let lines = [
         "without a lock, 5 copies ran the migration 5 times",

@@ -146,12 +146,12 @@ fn stopped_and_woken(store: &str) {
     let more = "missed: all, missedMax: 1000, overlap: allow, ";
     apply(&servers[0], &format!("jobs:\n{}", job("j", &hook, "at_most_once", more)));
     eventually("it runs", || hook.calls().len() > 1);
-    for stopped in 0..2 {
-        servers[stopped].pause();
+    for stopped in &servers {
+        stopped.pause();
         let before = hook.calls().len();
         eventually("the other goes on", || hook.calls().len() > before + 3);
         std::thread::sleep(Duration::from_secs(3));
-        servers[stopped].resume();
+        stopped.resume();
         let before = hook.calls().len();
         eventually("it goes on", || hook.calls().len() > before + 2);
     }

@@ -36,7 +36,7 @@ pub struct Claimed {
 
 impl Engine {
     /// Takes a run for a worker. Nothing if another has it.
-    pub async fn claim_run(
+    pub(super) async fn claim_run(
         &self,
         claim: &Claim,
         due: WallTime,

@@ -77,18 +77,11 @@ async fn a_worker_takes_a_run_says_that_it_lives_and_that_it_is_done() {
     let target = Target::Worker { queue: "q".into(), payload: "p".into() };
     engine.put_job(&name("j"), Definition { schedule: None, target, ..every(1) }).await.unwrap();
     let run = engine.run_job(&name("j"), None).await.unwrap();
-    let mut found = None;
-    until("no worker may take it", async || {
-        found = engine.first_ready("default", "q", run.uid.group()).await.unwrap();
-        found.is_some()
-    })
-    .await;
-    let (due, ready) = found.unwrap();
-    assert_eq!(ready, run);
     let (namespace, queue, runner) = ("default".into(), "q".into(), "worker-1".into());
     let claim = Claim { namespace, queue, runner, ttl: Duration::from_secs(30) };
-    let claimed = engine.claim_run(&claim, due, ready).await.unwrap().unwrap();
-    assert!(engine.claim_run(&claim, due, ready).await.unwrap().is_none(), "it is taken");
+    let claimed = engine.claim_next(&claim, Duration::from_secs(20)).await.unwrap().unwrap();
+    assert_eq!(claimed.begun.run, run);
+    assert!(engine.claim_next(&claim, Duration::ZERO).await.unwrap().is_none(), "it is taken");
     let ends = engine.heartbeat_run(run, claimed.fencing, Duration::from_secs(60)).await.unwrap();
     assert!(ends > claimed.expires_at);
     let mut stale = claimed.fencing;
@@ -99,7 +92,7 @@ async fn a_worker_takes_a_run_says_that_it_lives_and_that_it_is_done() {
     engine.finish_run(run, claimed.fencing, &end).await.unwrap();
     let shown = engine.run(run).await.unwrap().run;
     assert_eq!((&*shown.output, shown.runner.as_str()), (&b"done"[..], "worker-1"));
-    assert_eq!(engine.first_ready("default", "q", run.uid.group()).await.unwrap(), None);
+    assert!(engine.claim_next(&claim, Duration::ZERO).await.unwrap().is_none());
 }
 
 /// `BATON_DUE_JOBS=10000` measures what a node has to be able to do (P11): see what is printed.
