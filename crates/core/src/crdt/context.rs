@@ -50,6 +50,20 @@ impl Context {
         })
     }
 
+    /// Whether a dot of both is in none of what is known.
+    pub fn shares_more_than(&self, other: &Self, known: &Self) -> bool {
+        self.0.iter().any(|(actor, ours)| {
+            let Some(theirs) = other.0.get(actor) else { return false };
+            let shared = ours.iter().flat_map(|(first, last)| {
+                let from = theirs.partition_point(|(_, end)| end < first);
+                let both = theirs[from..].iter().take_while(move |(begin, _)| begin <= last);
+                both.map(move |(begin, end)| (*first.max(begin), *last.min(end)))
+            });
+            let known = known.0.get(actor).map_or(&[][..], Vec::as_slice);
+            shared.into_iter().any(|(first, last)| !holds_span(known, first, last))
+        })
+    }
+
     /// How many dots of the other were not seen yet.
     pub fn lacks(&self, other: &Self) -> u64 {
         let mut together = self.clone();

@@ -9,9 +9,8 @@ use super::write::{EDITS_MAX, UNIT_BYTES_MAX};
 use super::{Failure, Origin, Replica};
 use baton_core::crdt::clock::early_by;
 use baton_core::crdt::context::ACTORS_MAX;
-use baton_core::crdt::sync::{self, Answer, Repair, Reply, Request, Shown};
+use baton_core::crdt::sync::{self, Adoption, Answer, Repair, Reply, Request, Shown};
 use baton_core::crdt::{Change, Context, Delta, Entry, Row, RowKey};
-use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// What became of what was told. What was neither taken in nor known is not in the context, so it will be told again.
@@ -82,12 +81,16 @@ impl Replica {
         Ok(merged)
     }
 
-    /// Everything that the other replica had seen was compared, and taken in. Refused as `Full` if more actors are in it than are
-    /// remembered, or dots that this run never made.
-    pub async fn adopt(&self, their_context: Arc<Context>) -> Result<(), Failure> {
+    /// Everything that the other replica had seen was compared, and taken in. Nothing is adopted if that isn't sound any more. Refused as
+    /// `Full` if more actors are in it than are remembered, or dots that this run never made.
+    pub async fn adopt(&self, adoption: Adoption) -> Result<(), Failure> {
         let durable = {
             let mut ahead = self.shared.ahead();
             ahead.ready()?;
+            if !adoption.is_sound(&ahead.context) {
+                return Ok(());
+            }
+            let their_context = adoption.context;
             let actors = their_context.actors().filter(|actor| ahead.context.highest(*actor) == 0).count();
             let invented = their_context.highest(ahead.actor) > ahead.number;
             if invented || ahead.context.actors().count() + actors > ACTORS_MAX {

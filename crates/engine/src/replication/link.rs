@@ -53,6 +53,8 @@ pub(super) struct State {
     pub last_round: Option<Instant>,
     /// All that it is known to have seen.
     seen: Context,
+    /// Of which run that is known.
+    seen_by: Option<Actor>,
     /// When it was last known to have seen all that this replica has; at first, when this one began to look.
     level: Option<Instant>,
 }
@@ -91,17 +93,12 @@ impl Link {
 
     /// It has taken a delta in.
     pub fn took(&self, delta: &Delta, own: &Context) {
-        let mut state = self.state();
-        state.seen.join(&delta.context());
-        state.compare(own);
+        self.state().learn(&delta.context(), own);
     }
 
     /// It has seen this much.
     pub fn has_seen(&self, theirs: &Context, own: &Context) {
-        let mut state = self.state();
-        // A run that begins again from an older copy may have seen less than the one before.
-        state.seen = theirs.clone();
-        state.compare(own);
+        self.state().learn(theirs, own);
     }
 
     /// Asks it something, and reads the answer.
@@ -134,7 +131,12 @@ impl Link {
 }
 
 impl State {
-    fn compare(&mut self, own: &Context) {
+    /// It has seen this, and what it was known to have seen; unless that was another run, which may have had more.
+    fn learn(&mut self, theirs: &Context, own: &Context) {
+        if self.seen_by != self.actor {
+            (self.seen, self.seen_by) = (Context::default(), self.actor);
+        }
+        self.seen.join(theirs);
         if self.seen.covers(own) {
             self.level = Some(Instant::now());
         }

@@ -121,6 +121,8 @@ impl Replication {
     ) -> Self {
         let shared =
             Arc::new(Shared { replica, wire, options, number: AtomicU64::new(0), links: Mutex::default() });
+        // At once: what is written from now on is told.
+        shared.connect(&peers.borrow());
         let following = tokio::spawn(follow(Arc::downgrade(&shared), peers));
         Self { shared, following }
     }
@@ -167,7 +169,8 @@ impl Shared {
         for address in wanted {
             links.entry(address.clone()).or_insert_with(|| {
                 let link = Arc::new(Link::new(address.clone()));
-                let push = tokio::spawn(push::run(self.clone(), link.clone()));
+                let changes = self.replica.changes();
+                let push = tokio::spawn(push::run(self.clone(), link.clone(), changes));
                 let pull = tokio::spawn(pull::run(self.clone(), link.clone()));
                 Running { link, tasks: [push, pull] }
             });

@@ -80,9 +80,10 @@ async fn round(shared: &Shared, link: &Link) -> Result<(), Failed> {
                 link.has_seen(&before, &replica.context());
                 return Ok(());
             }
-            Next::Adopt(context) => {
+            Next::Adopt(adoption) => {
+                let context = adoption.context.clone();
                 if is_complete {
-                    replica.adopt(context.clone()).await.map_err(cannot)?;
+                    replica.adopt(adoption).await.map_err(cannot)?;
                 }
                 link.has_seen(&context, &replica.context());
                 return Ok(());

@@ -13,9 +13,8 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-pub(super) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
-    let mut queue =
-        Queue { changes: shared.replica.changes(), outbox: Outbox::default(), link: &link, shared: &shared };
+pub(super) async fn run(shared: Arc<Shared>, link: Arc<Link>, changes: broadcast::Receiver<Arc<Told>>) {
+    let mut queue = Queue { changes, outbox: Outbox::default(), link: &link, shared: &shared };
     let mut up = link.up.subscribe();
     while queue.next().await {
         if link.state().is_self {

@@ -2,8 +2,8 @@
 
 use super::replica::{add, count};
 use baton_core::crdt::clock::DRIFT_MAX;
-use baton_core::crdt::sync::{Answer, Ask, BUCKETS, Next, Range, Reply, Request};
-use baton_core::crdt::{Actor, Change, Delta, Dot, Edit, Entry, Hlc, Kind, Object, Row, RowKey};
+use baton_core::crdt::sync::{Adoption, Answer, Ask, BUCKETS, Next, Range, Reply, Request};
+use baton_core::crdt::{Actor, Change, Context, Delta, Dot, Edit, Entry, Hlc, Kind, Object, Row, RowKey};
 use baton_engine::replica::{Merged, Options, Origin, Replica};
 use baton_store::embedded::time::ManualTime;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ pub async fn repair(from: &Replica, to: &Replica) -> usize {
         match next {
             Next::Ask(next) => ask = next,
             Next::Same => return told,
-            Next::Adopt(context) => {
-                to.adopt(context).await.unwrap();
+            Next::Adopt(adoption) => {
+                to.adopt(adoption).await.unwrap();
                 return told;
             }
         }
@@ -205,7 +205,8 @@ async fn dots_that_this_run_never_made_are_not_believed() {
     let delta = Delta { changes: vec![Change { key, added: vec![(dot, tally)], removed: vec![] }] };
     assert_eq!(one.merge(delta.clone()).await.unwrap().skipped, 1);
     other.merge(delta).await.unwrap();
-    assert!(one.adopt(other.context()).await.is_err());
+    let adoption = Adoption { context: other.context(), known: Context::default() };
+    assert!(one.adopt(adoption).await.is_err());
     one.write(&add(1), None).await.unwrap();
     assert_eq!(count(&one), 1);
 }

@@ -130,7 +130,8 @@ async fn a_write_is_told_to_all_others_as_it_happens_and_costs_little() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(SOON, told).await.expect("who has it is known");
+    let told = tokio::time::timeout(SOON, told).await;
+    assert!(told.is_ok(), "who has it is known: {:?}", world.replications[0].peers());
     let peers = world.replications[0].peers();
     assert_eq!(peers.iter().filter(|peer| peer.is_self).count(), 1);
     assert!(peers.iter().all(|peer| peer.lag.is_none() && peer.dropped == 0));
@@ -221,8 +222,8 @@ async fn bytes_on_the_wire(from: &Replica) -> u64 {
         match next {
             Next::Ask(next) => ask = next,
             Next::Same => return bytes,
-            Next::Adopt(context) => {
-                to.adopt(context).await.unwrap();
+            Next::Adopt(adoption) => {
+                to.adopt(adoption).await.unwrap();
                 assert_eq!(to.whole(), from.whole());
                 return bytes;
             }

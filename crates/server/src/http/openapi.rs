@@ -524,7 +524,14 @@ mod tests {
         let mut paths: Vec<_> = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
         let mut templates: Vec<_> = Route::ALL.iter().map(|route| route.template()).collect();
         // What speaks gRPC is described by its own protocol, and what nodes say to each other is theirs.
-        let others = [Route::Unknown, Route::ShouldRateLimit, Route::Forwarded].map(Route::template);
+        let others = [
+            Route::Unknown,
+            Route::ShouldRateLimit,
+            Route::StreamRateLimitQuotas,
+            Route::Forwarded,
+            Route::Replica,
+        ];
+        let others = others.map(Route::template);
         templates.retain(|template| !others.contains(template));
         paths.sort_unstable();
         templates.sort_unstable();

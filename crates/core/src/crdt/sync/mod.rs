@@ -28,7 +28,7 @@ pub mod repair;
 pub use answer::answer;
 pub use coalesce::Outbox;
 pub use message::{Answer, Ask, Page, Range, Reply, Request};
-pub use repair::{Next, Repair, Shown};
+pub use repair::{Adoption, Next, Repair, Shown};
 
 use super::context::Context;
 use super::kind::RowKey;

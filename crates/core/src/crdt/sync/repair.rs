@@ -20,6 +20,8 @@ pub struct Repair {
     first: Option<Arc<Context>>,
     /// And the last.
     latest: Option<Arc<Context>>,
+    /// What this side had seen when hashes were first compared, and what it was shown since.
+    known: Context,
     groups: Vec<u8>,
     /// Parts of buckets still to be asked for: from where on.
     left: VecDeque<(usize, Option<RowKey>)>,
@@ -55,8 +57,25 @@ pub enum Next {
     Ask(Ask),
     /// Nothing: both have the same.
     Same,
-    /// To adopt the context, if all that was shown could be taken in.
-    Adopt(Arc<Context>),
+    /// To adopt this, if all that was shown could be taken in.
+    Adopt(Adoption),
+}
+
+/// What the other side had seen, all of which was compared.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Adoption {
+    /// What it had seen when it was first asked.
+    pub context: Arc<Context>,
+    /// What this side had seen when hashes were first compared, and what it was shown since.
+    pub known: Context,
+}
+
+impl Adoption {
+    /// Whether what the other has ended is ended here too. Not if a dot that the other had seen came from elsewhere after its row was
+    /// compared: the other may have ended it, and whoever adopts the context says to know of that. The next exchange compares it.
+    pub fn is_sound(&self, mine: &Context) -> bool {
+        !mine.shares_more_than(&self.context, &self.known)
+    }
 }
 
 /// The answer doesn't fit the question.
@@ -81,6 +100,7 @@ impl Repair {
             (Answer::Summary { context, groups }, None) if groups.len() == GROUPS => {
                 self.first = Some(Arc::new(context));
                 self.latest = self.first.clone();
+                self.known = rows.context().clone();
                 let differs = |of: &usize| groups[*of] != group(rows, *of);
                 self.groups = (0..GROUPS).filter(differs).map(|of| of as u8).collect();
                 if self.groups.is_empty() {
@@ -133,6 +153,7 @@ impl Repair {
         if goes_too_far || !page.rows.iter().all(|(key, _)| is_in(key)) {
             return Err(Unexpected);
         }
+        page.rows.iter().flat_map(|(_, row)| row.dots()).for_each(|dot| self.known.insert(dot));
         let lacks: BTreeSet<_> = page.lacks.into_iter().collect();
         let same = keys.into_iter().enumerate().filter(|(place, _)| !lacks.contains(&(*place as u64)));
         let same = same.map(|(_, key)| key).collect();
@@ -159,7 +180,9 @@ impl Repair {
             self.asked.push(Asked { range: Range { bucket, after, to, known }, keys });
         }
         match &self.first {
-            Some(context) if self.asked.is_empty() => Next::Adopt(context.clone()),
+            Some(context) if self.asked.is_empty() => {
+                Next::Adopt(Adoption { context: context.clone(), known: core::mem::take(&mut self.known) })
+            }
             _ => {
                 let context = self.latest.as_ref().map_or(0, |context| context_hash(context));
                 let ranges = self.asked.iter().map(|asked| asked.range.clone()).collect();
