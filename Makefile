@@ -19,7 +19,7 @@ test: ## everything that must hold: check, tests (on every store), README, OpenA
 	cargo test -p baton-client --lib --features object-store $(LOCKED) fence::object
 	for store in etcd etcd-cluster postgres redis redis-cluster redis-sentinel; do \
 	  $${CARGO_TARGET_DIR:-target}/debug/with-store $$store cargo test --workspace --test engine --test server $(LOCKED) || exit; \
-	  $${CARGO_TARGET_DIR:-target}/debug/with-store $$store cargo test --workspace --test baton $(LOCKED) -- bundle:: elect:: fence:: limits:: modes:: once:: || exit; \
+	  $${CARGO_TARGET_DIR:-target}/debug/with-store $$store cargo test --workspace --test baton $(LOCKED) -- bundle:: elect:: fence:: limits:: modes:: once:: scheduler_kills:: || exit; \
 	done
 	cargo build --release $(LOCKED)
 	scripts/first-minute

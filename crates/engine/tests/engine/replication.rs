@@ -253,15 +253,23 @@ async fn churned(cycles: u32) -> (u64, u64) {
     assert_eq!(replica.size().rows, 1000);
     assert!(replica.context().encode().len() < 64);
     let wire = bytes_on_the_wire(&replica).await;
-    // Enough for a snapshot, of whatever is there by now.
-    for _ in 0..400 {
+    let snapshot = || {
+        let files = std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap());
+        let snapshots = files.filter(|file| file.file_name().to_string_lossy().starts_with("snapshot-"));
+        snapshots.map(|file| file.metadata().unwrap().len()).max()
+    };
+    // Until there is a snapshot of it: one is written beside the writes, when enough of them have come.
+    let before = snapshot();
+    let mut disk = None;
+    for _ in 0..10_000 {
         replica.write(&[Edit::put(&pad, Kind::Register, &[7; 8 << 10])], None).await.unwrap();
+        disk = snapshot().filter(|disk| Some(*disk) != before);
+        if disk.is_some() {
+            break;
+        }
     }
     replica.close().await;
-    let files = std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap());
-    let snapshots = files.filter(|file| file.file_name().to_string_lossy().starts_with("snapshot-"));
-    let disk = snapshots.map(|file| file.metadata().unwrap().len()).max().expect("there is a snapshot");
-    (wire, disk)
+    (wire, disk.expect("there is a snapshot"))
 }
 
 #[tokio::test]
