@@ -20,6 +20,8 @@ use tokio::time::Instant;
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// Looking at all because hints were lost happens at most this often.
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
+/// Groups that are looked at at once: a store has to have room for whoever calls, also when a node starts and looks at all of them.
+const LOOKS_MAX: usize = 32;
 /// How often it is found out who owns what.
 const OWNERS_EVERY: Duration = Duration::from_secs(1);
 
@@ -46,7 +48,7 @@ pub(crate) async fn keep(node: Arc<Node>, mut hints: Watch) {
         for group in Group::all().filter(|group| owns(*group)) {
             let is_busy = &mut is_looked_at[usize::from(group.0)];
             match node.jobs.agenda.earliest(group) {
-                Some(at) if at <= now && !*is_busy => {
+                Some(at) if at <= now && !*is_busy && looks.len() < LOOKS_MAX => {
                     *is_busy = true;
                     let node = node.clone();
                     looks.spawn(async move {
