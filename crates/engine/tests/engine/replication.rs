@@ -170,16 +170,23 @@ async fn replicas_that_are_equal_say_little_and_one_difference_is_found_for_few_
     }
     world.equal().await;
     *world.network.is_deaf.lock().unwrap() = true;
-    let rounds =
-        || world.replications.iter().map(|one| one.peers().iter().map(|peer| peer.rounds).sum::<u64>()).sum();
-    let asked = world.network.rows_asked.load(Ordering::Relaxed);
-    let (bytes, begun): (_, u64) = (world.network.bytes.load(Ordering::Relaxed), rounds());
-    let ten_more = async {
-        while rounds() < begun + 10 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+    let rounds = || -> u64 {
+        world.replications.iter().map(|one| one.peers().iter().map(|peer| peer.rounds).sum::<u64>()).sum()
     };
-    tokio::time::timeout(SOON, ten_more).await.expect("rounds go on");
+    let ten_more = async || {
+        let begun = rounds();
+        let more = async {
+            while rounds() < begun + 10 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(SOON, more).await.expect("rounds go on");
+    };
+    // Those that began before they were equal are over then.
+    ten_more().await;
+    let asked = world.network.rows_asked.load(Ordering::Relaxed);
+    let (bytes, begun) = (world.network.bytes.load(Ordering::Relaxed), rounds());
+    ten_more().await;
     let idle = (world.network.bytes.load(Ordering::Relaxed) - bytes) / (rounds() - begun);
     assert!(idle < 150, "{idle} bytes a round though nothing is different");
     assert_eq!(world.network.rows_asked.load(Ordering::Relaxed), asked);
