@@ -2,8 +2,8 @@
 //!
 //! # Layout
 //! - this file: starting it, and answering others
-//! - [`wire`]: the way to others
-//! - [`discover`]: who the others are: a list, names, or the nodes that share the store
+//! - `wire`: the way to others
+//! - `discover`: who the others are: a list, names, or the nodes that share the store
 
 pub(crate) mod discover;
 pub(crate) mod wire;
