@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::answer::{Problem, json};
-use super::crdt::{self, NAME, Read, to_core};
+use super::crdt::{self, NAME, to_core};
 use super::crdt_watch;
 use super::exchange::Exchange;
 use super::openapi::{
@@ -88,17 +88,8 @@ pub(super) fn state(replica: &Replica, name: &Name, kind: CrdtKind) -> CounterSt
 pub async fn get(State(server): State<Arc<Shared>>, request: Request) -> Response {
     let (mut exchange, _body) = Exchange::begin(server, Route::Counter, request);
     exchange.waits = true;
-    let outcome = looked_at(&exchange).await;
+    let outcome = crdt::looked_at(&exchange, &KINDS, state).await;
     exchange.end(outcome)
-}
-
-async fn looked_at(exchange: &Exchange) -> Result<Response, Problem> {
-    let known = [&Read::PARAMETERS[..], &["kind"]].concat();
-    let (name, parameters) = exchange.name_and(NAME, &known)?;
-    let kind = crdt::kind(&parameters, &KINDS)?;
-    let read = Read::of(name, &parameters)?;
-    let (opened, _place) = read.begin(exchange).await?;
-    Ok(json(StatusCode::OK, &state(&opened.replica, &read.name, kind)))
 }
 
 /// Remove a counter, as far as it was seen.

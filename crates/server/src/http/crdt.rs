@@ -15,6 +15,7 @@ use baton_core::crdt::counter::Refused;
 use baton_core::crdt::{Act, Context, Edit, EditRefused, Kind, Object, opaque};
 use baton_engine::replica::{Failure, Names, Replica, Request, Written};
 use hyper::StatusCode;
+use serde::Serialize;
 use std::time::Duration;
 
 /// What the name in the path is called.
@@ -169,6 +170,20 @@ pub(super) async fn listed(
 
 pub(super) fn named((name, kind): (String, Kind)) -> ObjectName {
     ObjectName { name, kind: Some(to_wire(kind)) }
+}
+
+/// A counter or register as it is here, when it has seen what was asked for.
+pub(super) async fn looked_at<S: Serialize>(
+    exchange: &Exchange,
+    kinds: &[CrdtKind],
+    state: fn(&Replica, &Name, CrdtKind) -> S,
+) -> Result<Response, Problem> {
+    let known = [&Read::PARAMETERS[..], &["kind"]].concat();
+    let (name, parameters) = exchange.name_and(NAME, &known)?;
+    let kind = kind(&parameters, kinds)?;
+    let read = Read::of(name, &parameters)?;
+    let (opened, _place) = read.begin(exchange).await?;
+    Ok(json(StatusCode::OK, &state(&opened.replica, &read.name, kind)))
 }
 
 /// Removes what was seen of an object that has one row: by a context in the query, or else by this replica.

@@ -19,7 +19,7 @@ pub(crate) fn read(name: &Name, said: JobDefinition) -> Result<Definition, Error
     }
     if let Some(schedule) = &job.schedule {
         let parsed = Schedule::parse(schedule, &full_name(name.namespace(), name.key()));
-        parsed.map_err(|error| ErrorBody::invalid("schedule", format!("schedule, {error}")))?;
+        parsed.map_err(super::preview::refused)?;
     }
     let or = |said: Option<u64>, otherwise: u64| said.unwrap_or(otherwise);
     job.daylight_saving = said.daylight_saving.map_or(job.daylight_saving, |said| match said {

@@ -95,7 +95,8 @@ fn touched_by(touched: Touched) -> TouchedBy {
     }
 }
 
-fn refused(error: ScheduleError) -> ErrorBody {
+/// What isn't a schedule, and where.
+pub(super) fn refused(error: ScheduleError) -> ErrorBody {
     let place = |byte: usize| u16::try_from(byte).unwrap_or(u16::MAX);
     let position = Position { start: place(error.at.start), end: place(error.at.end) };
     ErrorBody { position: Some(position), ..ErrorBody::invalid("schedule", format!("schedule, {error}")) }

@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::answer::{Problem, json};
-use super::crdt::{self, NAME, Read};
+use super::crdt::{self, NAME};
 use super::crdt_watch;
 use super::exchange::Exchange;
 use super::openapi::{
@@ -114,17 +114,8 @@ pub(super) fn value(bytes: &Bytes) -> Option<Box<RawValue>> {
 pub async fn get(State(server): State<Arc<Shared>>, request: Request) -> Response {
     let (mut exchange, _body) = Exchange::begin(server, Route::Register, request);
     exchange.waits = true;
-    let outcome = looked_at(&exchange).await;
+    let outcome = crdt::looked_at(&exchange, &KINDS, state).await;
     exchange.end(outcome)
-}
-
-async fn looked_at(exchange: &Exchange) -> Result<Response, Problem> {
-    let known = [&Read::PARAMETERS[..], &["kind"]].concat();
-    let (name, parameters) = exchange.name_and(NAME, &known)?;
-    let kind = crdt::kind(&parameters, &KINDS)?;
-    let read = Read::of(name, &parameters)?;
-    let (opened, _place) = read.begin(exchange).await?;
-    Ok(json(StatusCode::OK, &state(&opened.replica, &read.name, kind)))
 }
 
 /// Remove a register's value, as far as it was seen.

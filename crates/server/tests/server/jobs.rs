@@ -108,5 +108,9 @@ async fn what_is_wrong_with_a_job_is_named() {
         body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         assert_eq!(send(&baton, "PUT", "/v1/jobs/j", body).await.field(), field, "{change}");
     }
+    let mut body = job();
+    body["schedule"] = json!("0 61 * * *");
+    let refused = send(&baton, "PUT", "/v1/jobs/j", body).await;
+    assert_eq!(refused.json()["position"], json!({ "start": 2, "end": 4 }), "where in the text");
     assert_eq!(baton.get("/v1/jobs/j").await.code(404), "JOB_NOT_FOUND");
 }
