@@ -9,9 +9,18 @@ use tokio::net::TcpStream;
 
 /// A request, ready to be sent as it is.
 pub fn post(path: &str, body: &str) -> Vec<u8> {
+    request("POST", path, body)
+}
+
+/// The same, to put something.
+pub fn put(path: &str, body: &str) -> Vec<u8> {
+    request("PUT", path, body)
+}
+
+fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(
-        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     )
     .into_bytes()
 }

@@ -3,6 +3,7 @@
 pub mod bare;
 pub mod baton;
 pub mod etcd;
+pub mod jobs;
 pub mod limits;
 pub mod postgres;
 pub mod redis;

@@ -2,6 +2,7 @@
 
 mod growth;
 mod handover;
+mod jobs;
 mod limits;
 mod memory;
 mod nodes;
@@ -91,9 +92,12 @@ pub async fn measure(options: &Options, place: &Place, binary: &Path) -> anyhow:
             RowId::P9 => limits::traffic::measure(b).await,
             RowId::P10 => limits::outage::measure(b).await,
             RowId::HotKey => limits::hot::measure(b).await,
+            RowId::P11 => jobs::due::measure(b).await,
             RowId::P12 => memory::measure(b).await,
             RowId::P12Limits => limits::memory::measure(b).await,
+            RowId::P12Jobs => jobs::stored::measure(b).await,
             RowId::P13 => growth::measure(b).await,
+            RowId::P13Jobs => jobs::growth::measure(b).await,
             RowId::P14 => start::measure(b).await,
             RowId::P15 => renew::measure(b).await,
             RowId::Replica => replica::measure(b).await,

@@ -3,6 +3,7 @@
 use crate::http::{Connection, Lines, post, text_of};
 use crate::load::Client;
 use crate::machine::Place;
+use crate::peers::jobs::Sink;
 use anyhow::{Context, bail};
 use baton_testkit::process::{Process, free_address};
 use std::net::SocketAddr;
@@ -45,20 +46,32 @@ impl Baton {
 
     /// Starts one on what is in a directory's `data`.
     pub async fn start_on(binary: &Path, directory: tempfile::TempDir) -> anyhow::Result<Self> {
-        Self::serve(binary, directory, "embedded:").await
+        Self::serve(binary, directory, "embedded:", &[]).await
+    }
+
+    /// Starts one whose jobs may call a sink.
+    pub async fn start_for_jobs(binary: &Path, place: &Place, sink: &Sink) -> anyhow::Result<Self> {
+        let allowed = sink.address.to_string();
+        Self::serve(binary, place.directory()?, "embedded:", &["--job-allow", &allowed]).await
     }
 
     /// Starts one node of those that share a store.
     pub async fn start_with(binary: &Path, place: &Place, store: &str) -> anyhow::Result<Self> {
-        Self::serve(binary, place.directory()?, store).await
+        Self::serve(binary, place.directory()?, store, &[]).await
     }
 
-    async fn serve(binary: &Path, directory: tempfile::TempDir, store: &str) -> anyhow::Result<Self> {
+    async fn serve(
+        binary: &Path,
+        directory: tempfile::TempDir,
+        store: &str,
+        more: &[&str],
+    ) -> anyhow::Result<Self> {
         let address = free_address()?;
         let listen = address.to_string();
         let arguments = ["serve", "--log-format", "json", "--listen", &listen, "--store", store, "--data"];
         let data = directory.path().join("data");
         let arguments = arguments.iter().map(AsRef::as_ref).chain([data.as_os_str()]);
+        let arguments = arguments.chain(more.iter().map(AsRef::as_ref));
         let process = Process::start("baton", binary, arguments, address, directory.path())?;
         let process = process.listening(directory.path()).await?;
         Ok(Self { process, directory })
