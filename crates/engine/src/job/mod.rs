@@ -5,7 +5,7 @@
 //! - [`service`]: putting, removing and looking at jobs and their runs; run now, pause, resume, backfill, cancel
 //! - [`attempts`]: what workers and targets say: claim, heartbeat, complete, fail
 //! - `waiting`: workers that wait for a run
-//! - [`runner`]: how this node runs what is its own to run
+//! - [`runner`]: how this node runs what is its own to run; `endings`: how it says what came of that
 //! - `scheduler`: when to look at which group; `group`: a look at all that is due in one
 //! - `agenda`: what is known of when something is due; `timetables`: schedules that were read
 //! - [`metrics`]: what is counted
@@ -14,6 +14,7 @@
 mod agenda;
 pub mod attempts;
 pub mod calls;
+mod endings;
 mod group;
 pub mod metrics;
 mod prune;
@@ -38,6 +39,7 @@ use timetables::TimetableCache;
 pub(crate) struct Jobs {
     pub agenda: Agenda,
     pub dispatch: Dispatch,
+    pub endings: endings::Endings,
     pub timetables: TimetableCache,
     pub prunes: prune::Prunes,
     pub lanes: waiting::Lanes,

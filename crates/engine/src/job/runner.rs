@@ -191,8 +191,11 @@ impl Node {
     }
 
     /// Says how an attempt ended, for as long as its lease lasts.
-    async fn say(&self, attempt: &Attempt, ran: Ran, until: Instant) {
+    async fn say(self: &Arc<Self>, attempt: &Attempt, ran: Ran, until: Instant) {
         let Ran::Ended(end) = ran else { return };
+        if self.say_in_company(attempt, &end).await {
+            return;
+        }
         loop {
             match self.finish_run(attempt.run, attempt.fencing, &end, self.deadline()).await {
                 Err(JobError::Failed(_)) if Instant::now() + SAY_AGAIN < until => {
