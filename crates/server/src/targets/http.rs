@@ -6,7 +6,7 @@
 
 use super::allow::Allowed;
 use super::connect::{Connection, Connector, Origin};
-use super::pool::Pool;
+use super::pool::{Pool, Taken};
 use baton_core::job::{AttemptEnd, Guarantee, Http, signature};
 use baton_engine::job::{Attempt, Ran};
 use bytes::Bytes;
@@ -56,20 +56,21 @@ impl Sender {
         let uri: Uri = http.url.parse().map_err(|error| format!("the URL can't be used: {error}"))?;
         let origin = Origin::of(&uri)?;
         let mut request = request(attempt, http, &uri)?;
-        let pooled = match attempt.definition.guarantee {
-            Guarantee::AtMostOnce => None,
-            Guarantee::AtLeastOnce | Guarantee::EffectivelyOnce => self.pool.take(&origin),
-        };
-        if let Some(mut connection) = pooled {
-            match connection.try_send_request(request).await {
+        // What may be sent once isn't sent where nobody could say whether it arrived.
+        let is_fresh = attempt.definition.guarantee == Guarantee::AtMostOnce;
+        let mut connection = match self.pool.get(&origin, &self.connector, is_fresh).await? {
+            Taken::Fresh(connection) => connection,
+            Taken::Used(mut connection) => match connection.try_send_request(request).await {
                 Ok(response) => return Ok(self.answered(&origin, connection, response).await),
                 Err(mut error) => match error.take_message() {
-                    Some(unsent) => request = unsent,
+                    Some(unsent) => {
+                        request = unsent;
+                        self.connector.connect(&origin).await?
+                    }
                     None => return Err(error.into_error().to_string()),
                 },
-            }
-        }
-        let mut connection = self.connector.connect(&origin).await?;
+            },
+        };
         if Instant::now() >= attempt.until {
             // This process slept meanwhile, and the run isn't its own any more.
             return Err("it was too late to send it".into());
