@@ -97,6 +97,11 @@ impl Simulated {
         self.shared.started.elapsed()
     }
 
+    /// The time by its wall clock.
+    pub fn wall_now(&self) -> WallTime {
+        self.wall(self.now())
+    }
+
     /// The last commit's revision.
     pub fn revision(&self) -> Revision {
         self.lock().state.revision

@@ -1,7 +1,8 @@
 //! When something is due, for each group: all that a node remembers of jobs that aren't. A guess, from hints and from the last
-//! look: too early costs a look, and too late is put right by the next one.
+//! look: too early costs a look, and too late is put right by the next one. And what was decided ahead of its time, and only waits for it.
 
 use baton_core::{Group, WallTime};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,14 +10,27 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 const NEVER: u64 = u64::MAX;
+/// Jobs that may be decided ahead of their time; beyond it they are decided when it has come.
+const PREPARED_MAX: usize = 16 * 1_024;
 /// Runs that are made up for, a second and node.
 const CATCH_UPS_PER_SECOND: f64 = 100.0;
 
 pub(crate) struct Agenda {
     earliest: [AtomicU64; 256],
+    /// The last time that was looked at before it came: no time is twice.
+    ahead_of: [AtomicU64; 256],
     /// Something is due earlier than was known.
     pub changed: Notify,
     catch_ups: Mutex<Bucket>,
+    prepared: Mutex<BTreeMap<u8, Prepared>>,
+}
+
+/// What was decided of a group ahead of its time: all of one moment.
+struct Prepared {
+    at: WallTime,
+    jobs: usize,
+    /// Somebody looked meanwhile, and left these out.
+    is_passed_over: bool,
 }
 
 struct Bucket {
@@ -27,7 +41,9 @@ struct Bucket {
 impl Default for Agenda {
     fn default() -> Self {
         let catch_ups = Mutex::new(Bucket { left: CATCH_UPS_PER_SECOND, since: None });
-        Self { earliest: [const { AtomicU64::new(NEVER) }; 256], changed: Notify::new(), catch_ups }
+        let earliest = [const { AtomicU64::new(NEVER) }; 256];
+        let ahead_of = [const { AtomicU64::new(NEVER) }; 256];
+        Self { earliest, ahead_of, changed: Notify::new(), catch_ups, prepared: Mutex::default() }
     }
 }
 
@@ -52,6 +68,43 @@ impl Agenda {
     /// Before a look: what is noted from here on is news.
     pub fn begin(&self, group: Group) {
         self.of(group).store(NEVER, Ordering::Release);
+    }
+
+    /// When to look because of a time: a moment before it, and if that was done, when it has come.
+    pub fn look_at(&self, group: Group, at: WallTime, ahead: Duration) -> WallTime {
+        let is_done = self.ahead_of[usize::from(group.0)].load(Ordering::Acquire) == at.0;
+        if is_done { at } else { WallTime(at.0.saturating_sub(ahead.as_millis() as u64)) }
+    }
+
+    /// A time was looked at before it came.
+    pub fn looked_ahead(&self, group: Group, at: WallTime) {
+        self.ahead_of[usize::from(group.0)].store(at.0, Ordering::Release);
+    }
+
+    /// So many jobs of a group are about to be decided ahead of this time; whether they may.
+    pub fn prepare(&self, group: Group, at: WallTime, jobs: usize) -> bool {
+        let mut prepared = self.prepared.lock().expect("no panic while held");
+        let all: usize = prepared.values().map(|prepared| prepared.jobs).sum();
+        let may = all + jobs <= PREPARED_MAX && !prepared.contains_key(&group.0);
+        if may {
+            prepared.insert(group.0, Prepared { at, jobs, is_passed_over: false });
+        }
+        may
+    }
+
+    /// The time ahead of which a group's jobs were decided, if they still wait for it. Whoever asks leaves them out.
+    pub fn pass_over_prepared(&self, group: Group) -> Option<WallTime> {
+        let mut prepared = self.prepared.lock().expect("no panic while held");
+        prepared.get_mut(&group.0).map(|prepared| {
+            prepared.is_passed_over = true;
+            prepared.at
+        })
+    }
+
+    /// They wait no more; whether somebody left them out meanwhile, and perhaps others of that time with them.
+    pub fn end_prepared(&self, group: Group) -> bool {
+        let mut prepared = self.prepared.lock().expect("no panic while held");
+        prepared.remove(&group.0).is_some_and(|prepared| prepared.is_passed_over)
     }
 
     /// Whether one more may be made up for now.

@@ -1,11 +1,15 @@
 //! A look at all that is due in a group: several jobs in one commit, as many as fit (J12).
 //!
+//! A group is looked at a moment before its time too. Jobs that nothing is under way of are read and decided then, as of their time, so that
+//! only the commit is left when it comes: many that are due together would else wait for each other's reading and deciding. What has
+//! changed by then conflicts, and is decided anew.
+//!
 //! Nothing of a job is kept between looks but its timetable. What is decided rests on what was read just before, and the commit
 //! checks it: another node that looks at the same time, or this one after a long sleep, changes nothing that was decided.
 
 use crate::engine::Node;
 use baton_core::job::place::{definition_key, index_entry, index_prefix, lease_key, state_key};
-use baton_core::job::{self, Beginner, Definition, Lease, Look, Looked, RunId};
+use baton_core::job::{self, Beginner, Definition, Lease, Look, Looked, RunId, State};
 use baton_core::lock::FencingToken;
 use baton_core::{Group, Name, Outcome, Pause, Record, Revision, View, WallTime};
 use baton_store::Range;
@@ -19,6 +23,8 @@ use tokio::time::Instant;
 const PAGE: usize = 128;
 /// Jobs read at once, and decided in as many commits as it takes.
 const SOME: usize = 16;
+/// How long before its time a group is looked at.
+pub(super) const AHEAD: Duration = Duration::from_millis(500);
 /// When a group is looked at again in which something couldn't be decided.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -39,12 +45,12 @@ pub(super) async fn look(node: Arc<Node>, group: Group) {
             return again();
         };
         node.note_time(page.now);
+        let prepared = node.jobs.agenda.pass_over_prepared(group);
         let entries = page.records.iter().filter_map(|record| index_entry(&record.key.name));
+        let entries = entries.filter(|(entry, _)| Some(*entry) != prepared);
         let (due, later): (Vec<_>, Vec<_>) =
             entries.map(|(entry, name)| Due { entry, name }).partition(|due| due.entry <= page.now);
-        if let Some(next) = later.first() {
-            node.jobs.agenda.note(group, next.entry);
-        }
+        look_ahead(&node, group, &later, page.more, page.now);
         let mut tasks = JoinSet::new();
         for some in due.chunks(SOME) {
             let (node, some) = (node.clone(), some.to_vec());
@@ -63,36 +69,113 @@ pub(super) async fn look(node: Arc<Node>, group: Group) {
     }
 }
 
+/// Notes when something is next; what is soon is decided now.
+fn look_ahead(node: &Arc<Node>, group: Group, later: &[Due], more: bool, now: WallTime) {
+    let agenda = &node.jobs.agenda;
+    let Some(next) = later.first().map(|due| due.entry) else { return };
+    if next > now.after(AHEAD) {
+        return agenda.note(group, next);
+    }
+    agenda.looked_ahead(group, next);
+    let soon: Vec<_> = later.iter().take_while(|due| due.entry == next).cloned().collect();
+    // All of that time, or none: those that are left out would have to wait for the others.
+    let are_all = soon.len() < later.len() || !more;
+    if are_all && agenda.prepare(group, next, soon.len()) {
+        if let Some(after) = later.get(soon.len()) {
+            agenda.note(group, after.entry);
+        }
+        tokio::spawn(decide_ahead(node.clone(), group, soon, next));
+    } else {
+        agenda.note(group, next);
+    }
+}
+
+/// Decides jobs of a group ahead of the one time that they are due at, and commits when it has come.
+async fn decide_ahead(node: Arc<Node>, group: Group, soon: Vec<Due>, at: WallTime) {
+    let drafted = draft(&node, group, soon, at, true).await;
+    tokio::time::sleep(Duration::from_millis(at.0.saturating_sub(node.now().0))).await;
+    // A node that stops begins nothing, and one that slept finds that other rules apply to what it missed.
+    let is_present = node.now() <= at.after(AHEAD) && !node.is_draining();
+    let are_decided = match drafted {
+        Some(drafted) if is_present => drafted.commit(&node, at).await,
+        Some(_) | None => false,
+    };
+    if node.jobs.agenda.end_prepared(group) || !are_decided {
+        node.jobs.agenda.note(group, at);
+    }
+}
+
 /// Decides some jobs of a group; whether all were.
 async fn decide_some(node: &Arc<Node>, group: Group, some: Vec<Due>, now: WallTime) -> bool {
+    match draft(node, group, some, now, false).await {
+        Some(drafted) => drafted.commit(node, now).await,
+        None => false,
+    }
+}
+
+/// What was decided of some jobs, before it is committed.
+struct Drafted {
+    batches: Vec<Batch>,
+    /// To be decided in commits of their own.
+    alone: Vec<Due>,
+    /// Whether none was left out.
+    is_whole: bool,
+}
+
+/// Reads some jobs, and decides them as of a time. Nothing if they can't be read. `ahead` of it only those that nothing is under way of.
+async fn draft(node: &Node, group: Group, some: Vec<Due>, now: WallTime, ahead: bool) -> Option<Drafted> {
     let keys = some.iter().flat_map(|due| [state_key(&due.name), definition_key(&due.name)]);
-    let Ok(reading) = node.read(keys.collect(), node.deadline()).await else { return false };
+    let reading = node.read(keys.collect(), node.deadline()).await.ok()?;
     let mut records = reading.records.into_iter();
     let mut waiting: VecDeque<_> =
         some.into_iter().map(|due| (due, [records.next().flatten(), records.next().flatten()])).collect();
-    let (mut alone, mut are_decided) = (Vec::new(), true);
+    let count = waiting.len();
+    if ahead {
+        waiting.retain(|(_, [state, _])| state.as_ref().is_some_and(is_idle));
+    }
+    let mut drafted = Drafted { batches: Vec::new(), alone: Vec::new(), is_whole: waiting.len() == count };
     while !waiting.is_empty() {
         let mut batch = Batch::new(node, group, now);
         while let Some((due, records)) = waiting.front() {
             match batch.add(node, due, records) {
                 Added::Yes => drop(waiting.pop_front()),
                 Added::Full => break,
-                Added::Alone => alone.extend(waiting.pop_front().map(|(due, _)| due)),
+                Added::Alone => drafted.alone.extend(waiting.pop_front().map(|(due, _)| due)),
                 Added::Never => {
-                    are_decided = false;
+                    drafted.is_whole = false;
                     waiting.pop_front();
                 }
             }
         }
-        match batch.commit(node).await {
-            Some(others) => alone.extend(others),
-            None => are_decided = false,
+        drafted.batches.push(batch);
+    }
+    Some(drafted)
+}
+
+fn is_idle(state: &Record) -> bool {
+    State::decode(&state.value).is_ok_and(|state| state.active.is_empty() && state.queue.is_empty())
+}
+
+impl Drafted {
+    /// Commits all of it at once; whether everything is decided.
+    async fn commit(self, node: &Arc<Node>, now: WallTime) -> bool {
+        let (mut alone, mut are_decided) = (self.alone, self.is_whole);
+        let mut commits = JoinSet::new();
+        for batch in self.batches {
+            let node = node.clone();
+            commits.spawn(async move { batch.commit(&node).await });
         }
+        while let Some(committed) = commits.join_next().await {
+            match committed {
+                Ok(Some(others)) => alone.extend(others),
+                Ok(None) | Err(_) => are_decided = false,
+            }
+        }
+        for due in alone {
+            are_decided &= decide_alone(node, &due, now).await;
+        }
+        are_decided
     }
-    for due in alone {
-        are_decided &= decide_alone(node, &due, now).await;
-    }
-    are_decided
 }
 
 /// Jobs that are decided in one commit.

@@ -47,7 +47,8 @@ pub(crate) async fn keep(node: Arc<Node>, mut hints: Watch) {
         let mut next = look_at;
         for group in Group::all().filter(|group| owns(*group)) {
             let is_busy = &mut is_looked_at[usize::from(group.0)];
-            match node.jobs.agenda.earliest(group) {
+            let earliest = node.jobs.agenda.earliest(group);
+            match earliest.map(|at| node.jobs.agenda.look_at(group, at, group::AHEAD)) {
                 Some(at) if at <= now && !*is_busy && looks.len() < LOOKS_MAX => {
                     *is_busy = true;
                     let node = node.clone();

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 /// Notes every attempt that is made, and ends it as it is told to.
 pub struct Noting {
     node: usize,
+    store: Simulated,
     made: Arc<Mutex<Vec<Made>>>,
     ends: Ends,
 }
@@ -26,6 +27,8 @@ pub struct Made {
     pub node: usize,
     pub run: RunId,
     pub fencing: u64,
+    /// By so much after its run was due.
+    pub late: Duration,
     /// Whether it told that it had succeeded.
     pub succeeded: bool,
 }
@@ -36,7 +39,8 @@ impl Runner for Noting {
         let (run, fencing) = (attempt.run, attempt.fencing.0);
         let mut made = self.made.lock().unwrap();
         let place = made.len();
-        made.push(Made { node: self.node, run, fencing, succeeded: false });
+        let late = Duration::from_millis(self.store.wall_now().0.saturating_sub(attempt.due.0));
+        made.push(Made { node: self.node, run, fencing, late, succeeded: false });
         let all = self.made.clone();
         Box::pin(async move {
             tokio::time::sleep(takes).await;
@@ -64,7 +68,7 @@ async fn ground(seed: u64, count: usize, faults: Faults, ends: Ends) -> Ground {
         let config = Config { address: Some(format!("node-{node}").into()), ..Config::default() };
         let random = Random::seeded(seed * 100 + node as u64);
         let engine = Engine::start(handle.clone(), config, random).await.unwrap();
-        let runner = Noting { node, made: made.clone(), ends: ends.clone() };
+        let runner = Noting { node, store: store.clone(), made: made.clone(), ends: ends.clone() };
         engine.set_runner(Arc::new(runner));
         handle.set_faults(faults.clone());
         nodes.push(engine);
@@ -139,11 +143,10 @@ async fn an_attempt_is_made_within_moments_of_its_time() {
     let ground = ground(2, 2, Faults::none(), at_once()).await;
     ground.nodes[0].put_job(&name("j"), every(10)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
-    let runs = ground.runs(1, "j").await;
-    assert!(runs.len() >= 9);
-    for run in runs {
-        let late = run.run.started_at.unwrap().0 - run.run.due.0;
-        assert!(late <= 20, "{late} ms: a scan, a read and a commit, of up to 4 ms each");
+    let made = ground.made();
+    assert!(made.len() >= 9);
+    for Made { late, .. } in made {
+        assert!(late <= Duration::from_millis(8), "{late:?}: a commit, of up to 4 ms");
     }
 }
 
@@ -182,11 +185,13 @@ async fn when_its_node_dies_another_goes_on_and_what_was_under_way_keeps_its_pro
 }
 
 /// Nodes that die, answers and calls that get lost, commits that come late, hints that don't come at all.
-#[tokio::test(start_paused = true)]
-async fn each_guarantee_holds_whatever_gets_lost_and_whoever_dies() {
+#[test]
+fn each_guarantee_holds_whatever_gets_lost_and_whoever_dies() {
     let seeds: u64 = std::env::var("BATON_JOB_SEEDS").map_or(2, |seeds| seeds.parse().unwrap());
     for seed in 0..seeds {
-        trouble(100 + seed).await;
+        // In a runtime of its own, which ends the nodes with it: else those of all earlier seeds would go on beside it.
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap().block_on(trouble(100 + seed));
     }
 }
 
