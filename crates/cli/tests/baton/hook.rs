@@ -74,7 +74,16 @@ impl Hook {
     }
 
     pub fn calls(&self) -> Vec<Call> {
-        self.calls.lock().unwrap().clone()
+        self.since(0)
+    }
+
+    /// All but the first so many.
+    pub fn since(&self, first: usize) -> Vec<Call> {
+        self.calls.lock().unwrap()[first..].to_vec()
+    }
+
+    pub fn count(&self) -> usize {
+        self.calls.lock().unwrap().len()
     }
 
     /// What a server needs to be allowed to call it.

@@ -11,7 +11,7 @@ use crate::stores::on_redis;
 use baton_testkit::{Dice, store_url};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What is under way when a node is killed has its lease for so long: timeout and grace.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
@@ -144,27 +144,41 @@ fn overlaps_are_skipped_although_the_node_that_ran_the_one_before_has_crashed() 
     assert!(skipped >= 5, "{skipped} times came while it lasted");
 }
 
-/// Both nodes are stopped for longer than their session lasts, one after the other, and woken: for a moment both believe
-/// that the job is theirs.
+/// Both nodes are stopped for longer than their session lasts, one after the other and in the middle of a look, and woken: what they had
+/// read is long over, and for a moment both believe that the jobs are theirs.
 fn stopped_and_woken(store: &str) {
     let hook = Hook::willing();
     let servers: Vec<_> = (0..2).map(|_| Server::start_on_a_store_with(store, hook.allowed())).collect();
+    // So many that a look at them takes a while.
+    let names: Vec<_> = (0..60).map(|number| format!("j{number}")).collect();
     let more = "missed: all, missedMax: 1000, overlap: allow, ";
-    apply(&servers[0], &format!("jobs:\n{}", job("j", &hook, "at_most_once", more)));
-    eventually("it runs", || hook.calls().len() > 1);
+    let jobs: Vec<_> = names.iter().map(|name| job(name, &hook, "at_most_once", more)).collect();
+    apply(&servers[0], &format!("jobs:\n{}", jobs.concat()));
+    eventually("they run", || hook.count() > 2 * names.len());
+    let mut dice = Dice::new(3);
     for stopped in &servers {
+        // They are due at whole seconds.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let second = Duration::from_secs(now.as_secs() + 1);
+        std::thread::sleep(second.saturating_sub(now) + dice.millis((2, 30)));
         stopped.pause();
-        let before = hook.calls().len();
-        eventually("the other goes on", || hook.calls().len() > before + 3);
-        std::thread::sleep(Duration::from_secs(3));
+        let before = hook.count();
+        eventually("the other has them all", || {
+            let calls = hook.since(before);
+            calls.iter().map(Call::job).collect::<BTreeSet<_>>().len() == names.len()
+        });
         stopped.resume();
-        let before = hook.calls().len();
-        eventually("it goes on", || hook.calls().len() > before + 2);
+        let before = hook.count();
+        eventually("it goes on", || hook.count() > before + 2 * names.len());
     }
-    settle(&servers[0], &["j"]);
-    let times = by_time(&hook.calls(), "j");
-    assert!(times.values().all(|calls| calls.len() == 1), "one was started twice: {times:#?}");
-    are_told_apart(&times);
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    settle(&servers[0], &names);
+    let calls = hook.calls();
+    for name in names {
+        let times = by_time(&calls, name);
+        assert!(times.values().all(|calls| calls.len() == 1), "one was started twice: {times:#?}");
+        are_told_apart(&times);
+    }
 }
 
 #[test]
