@@ -68,10 +68,15 @@ pub fn wait(child: &mut Child) -> ExitStatus {
 }
 
 /// Waits for something to become true, at most 20 s.
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    within(Duration::from_secs(20), what, is_so);
+}
+
+/// Waits for something to become true that takes long.
+pub fn within(time: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(20), "never came true: {what}");
+        assert!(began.elapsed() < time, "never came true: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
