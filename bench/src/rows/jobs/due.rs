@@ -28,7 +28,7 @@ enum Due {
     Together,
     /// All in one second, each at its millisecond.
     WithinASecond,
-    /// All in one minute, each at its second.
+    /// All in twenty seconds, each at its second.
     Hashed,
 }
 
@@ -36,7 +36,7 @@ impl Due {
     fn schedule(self) -> &'static str {
         match self {
             Self::Together | Self::WithinASecond => "*/10 * * * * *",
-            Self::Hashed => "H * * * * *",
+            Self::Hashed => "H/20 * * * * *",
         }
     }
 
@@ -48,7 +48,7 @@ impl Due {
         match self {
             Self::Together => "due at one moment",
             Self::WithinASecond => "due within one second, by their jitter",
-            Self::Hashed => "due within one minute, by H for the second",
+            Self::Hashed => "due within 20 s, by H for the second",
         }
     }
 }
@@ -87,7 +87,7 @@ async fn many_due(bench: &mut Bench<'_>, due: Due, jobs: usize) -> anyhow::Resul
     progress::say(&format!("P11: {jobs} jobs {} are put", due.describe()));
     define(baton.address(), "due:", jobs, &sink.job(due.schedule(), due.jitter().as_millis() as u64)).await?;
     // From a time on at which all were there.
-    let every = if due == Due::Hashed { Duration::from_secs(60) } else { EVERY };
+    let every = if due == Due::Hashed { 2 * EVERY } else { EVERY };
     let every_us = every.as_micros() as u64;
     let rounds = if due == Due::Hashed { 1 } else { u64::from(bench.options.turns()) };
     let mut from_us = now_us().next_multiple_of(every_us);
