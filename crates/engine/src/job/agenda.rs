@@ -139,6 +139,28 @@ mod tests {
         assert_eq!(agenda.earliest(Group(3)), None);
     }
 
+    #[test]
+    fn only_so_much_is_decided_ahead_and_a_group_s_once_at_a_time() {
+        let agenda = Agenda::default();
+        assert!(agenda.prepare(Group(1), WallTime(50), PREPARED_MAX - 1));
+        assert!(!agenda.prepare(Group(1), WallTime(60), 1), "another time of that group waits");
+        assert!(!agenda.prepare(Group(2), WallTime(50), 2), "no more than may be");
+        assert!(agenda.prepare(Group(2), WallTime(50), 1));
+        assert_eq!(agenda.pass_over_prepared(Group(1)), Some(WallTime(50)));
+        assert!(agenda.end_prepared(Group(1)), "somebody has to look again");
+        assert!(!agenda.end_prepared(Group(2)));
+        assert_eq!(agenda.pass_over_prepared(Group(1)), None);
+    }
+
+    #[test]
+    fn a_time_is_looked_at_ahead_once() {
+        let (agenda, ahead) = (Agenda::default(), Duration::from_millis(10));
+        assert_eq!(agenda.look_at(Group(1), WallTime(50), ahead), WallTime(40));
+        agenda.looked_ahead(Group(1), WallTime(50));
+        assert_eq!(agenda.look_at(Group(1), WallTime(50), ahead), WallTime(50));
+        assert_eq!(agenda.look_at(Group(1), WallTime(60), ahead), WallTime(50));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_is_made_up_for_has_a_rate() {
         let agenda = Agenda::default();

@@ -150,6 +150,35 @@ async fn an_attempt_is_made_within_moments_of_its_time() {
     }
 }
 
+/// Half a second before its time it has been decided what is due (J12).
+#[tokio::test(start_paused = true)]
+async fn what_is_paused_or_edited_in_the_last_moment_is_decided_anew() {
+    let begun = Arc::<Mutex<Vec<(String, u64)>>>::default();
+    let noted = begun.clone();
+    let ends = move |attempt: &Attempt| {
+        let Attempt { job, definition, .. } = attempt;
+        noted.lock().unwrap().push((job.key().into(), definition.timeout_ms));
+        (Duration::ZERO, true)
+    };
+    let ground = ground(8, 1, Faults::none(), Arc::new(ends)).await;
+    let node = &ground.nodes[0];
+    for job in ["paused", "edited", "removed", "left"] {
+        node.put_job(&name(job), every(20)).await.unwrap();
+    }
+    let left = 20_000 - node.now().unwrap().0 % 20_000;
+    tokio::time::sleep(Duration::from_millis(left + 20_000 - 200)).await;
+    begun.lock().unwrap().clear();
+    node.pause_job(&name("paused")).await.unwrap();
+    node.put_job(&name("edited"), Definition { timeout_ms: 4_000, ..every(20) }).await.unwrap();
+    node.remove_job(&name("removed")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    assert!(begun.lock().unwrap().is_empty(), "nothing begins before its time");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut begun = begun.lock().unwrap().clone();
+    begun.sort();
+    assert_eq!(begun, [("edited".into(), 4_000), ("left".into(), 5_000)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn when_its_node_dies_another_goes_on_and_what_was_under_way_keeps_its_promise() {
     for guarantee in [Guarantee::AtMostOnce, Guarantee::AtLeastOnce] {
