@@ -63,10 +63,9 @@ def define(definition):
         definition["windowMillis"] = None if algorithm == "in_flight" else 60_000
     if algorithm != "token_bucket":
         definition.pop("burst", None)
-    if algorithm == "in_flight":
+    if algorithm == "in_flight" or definition.get("audit") is True:
         definition["mechanism"] = "central"
-    if definition.get("audit") is True:
-        definition["mechanism"] = "central"
+        definition.pop("anonymousMechanism", None)
     if definition.get("hotKey") != "split":
         definition.pop("hotKeyParts", None)
     if definition.get("hotKey") != "cap":
@@ -78,7 +77,7 @@ def define(definition):
         if algorithm == "in_flight":
             definition.pop("hotKey"), definition.pop("hotKeyParts", None)
             definition["mechanism"] = "central"
-    if definition.get("mechanism") == "approximate":
+    if "approximate" in (definition.get("mechanism"), definition.get("anonymousMechanism")):
         definition.pop("leaseTtlMillis", None)
         definition.pop("reclaim", None)
     else:

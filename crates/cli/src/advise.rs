@@ -5,7 +5,8 @@ use crate::monotone;
 use crate::output;
 use crate::traffic::{TrafficOptions, algorithm_word};
 use baton_core::limit::advise::Figures;
-use baton_core::limit::{Advice, Answer, Question, advise};
+use baton_core::limit::{Advice, Answer, Question};
+use baton_simulation::advise;
 use serde_json::json;
 
 pub const HELP: &str = "Examples:\n  \

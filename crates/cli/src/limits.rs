@@ -228,6 +228,7 @@ fn fields(status: &LimitStatus) -> Vec<(&'static str, String)> {
     fields.extend(number("burst", definition.burst));
     fields.extend(definition.algorithm.as_ref().map(|it| ("algorithm", word(it))));
     fields.extend(definition.mechanism.as_ref().map(|it| ("mechanism", word(it))));
+    fields.extend(definition.anonymous_mechanism.as_ref().map(|it| ("anonymous", word(it))));
     fields.extend(definition.on_failure.as_ref().map(|it| ("on failure", word(it))));
     fields.extend(definition.purpose.as_ref().map(|it| ("purpose", word(it))));
     fields.extend(number("local cap", definition.local_cap));

@@ -25,6 +25,8 @@ mod fuzz;
 mod harness;
 #[path = "server/http2.rs"]
 mod http2;
+#[path = "server/identities.rs"]
+mod identities;
 #[path = "server/jobs.rs"]
 mod jobs;
 #[path = "server/limits.rs"]

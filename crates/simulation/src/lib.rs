@@ -13,10 +13,12 @@
 //! - [`tally`]: what was admitted when, and the most in any interval
 //! - [`outcome`]: what came of it
 //! - [`svg`]: a plot of it
+//! - [`advice`]: which mechanism to choose, with figures from here where they can't be reckoned
 //!
 //! A check is decided when a node spends for it, or when the store does: that is the moment at which it is counted here. Stores are
 //! taken to keep up with whatever they are asked.
 
+pub mod advice;
 mod chance;
 mod event;
 mod mishaps;
@@ -29,6 +31,7 @@ pub mod tally;
 pub mod traffic;
 pub mod world;
 
+pub use advice::advise;
 pub use baton_core::limit::Mechanism;
 pub use outcome::{Outcome, Second};
 pub use plan::{Pattern, Plan, Unfit};

@@ -1,7 +1,8 @@
 //! How long checks of quiet keys take beside one that is hot (M3).
 //!
-//! The storm is as large on both sides: once all of it is for one key, once it is spread over many. So what shows is that a key is hot, and not that
-//! the machine is busy.
+//! What is compared is two storms of as many clients: all of one is for one key, and the other is spread over many. So what shows is that a key is hot,
+//! and not that the machine is busy: storm, nodes and store share its processors, and whoever takes all of them slows everybody down by the
+//! scheduler alone. How it is without any storm, and with one key that nothing is done about, is said beside it.
 
 use crate::http::Connection;
 use crate::load::{self, Client, Sample};
@@ -23,6 +24,8 @@ const QUIET_CLIENTS: usize = 6;
 const STORM_CLIENTS: usize = 30;
 /// Nodes know each other within this time, and list a key that is hot.
 const KNOWN_MAX: Duration = Duration::from_secs(30);
+/// More checks a second than there are: a cap that does nothing, and leaves a hot key with its owner.
+const CAP_NEVER: u64 = 1_000_000;
 
 /// Checks keys in turn.
 struct Turns {
@@ -62,6 +65,8 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let addresses: Vec<_> = nodes.iter().map(Baton::address).collect();
     let owned =
         LimitDefinition { mechanism: Some(Mechanism::Owned), hot_key: Some(HotKey::Delegate), ..central() };
+    let unmitigated =
+        LimitDefinition { hot_key: Some(HotKey::Cap), hot_key_cap: Some(CAP_NEVER), ..owned.clone() };
     let baton = define(addresses[0], &owned).await?;
     let until = Instant::now() + KNOWN_MAX;
     while baton.ring().await?.nodes.len() < NODES {
@@ -73,7 +78,8 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let mut quiet = clients(&addresses, QUIET_CLIENTS, &quiet_keys).await?;
     let mut even = clients(&addresses, STORM_CLIENTS, &many_keys).await?;
     let mut hot = clients(&addresses, STORM_CLIENTS, &["hot".to_owned()]).await?;
-    let (mut beside_hot, mut beside_even, mut storms) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut alone, mut beside_hot, mut beside_even) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut storms, mut beside_unmitigated) = (Vec::new(), Vec::new());
     // Until every key has been seen, and the one is hot everywhere.
     (quiet, _) = load::run(quiet, length).await?;
     let mut listed_s = None;
@@ -90,11 +96,22 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         (quiet, hot) = (a.0, b.0);
         beside_hot.push(a.1);
         storms.push(b.1);
+        let a = load::run(quiet, length).await?;
+        quiet = a.0;
+        alone.push(a.1);
         let (a, b) = tokio::try_join!(load::run(quiet, length), load::run(even, length))?;
         (quiet, even) = (a.0, b.0);
         beside_even.push(a.1);
     }
+    define(addresses[0], &unmitigated).await?;
+    for turn in 1..=turns {
+        progress::say(&format!("hot key: the same with nothing done about it, round {turn} of {turns}"));
+        let (a, b) = tokio::try_join!(load::run(quiet, length), load::run(hot, length))?;
+        (quiet, hot) = (a.0, b.0);
+        beside_unmitigated.push(a.1);
+    }
     let (ours, theirs) = (Sample::median(&beside_hot), Sample::median(&beside_even));
+    let (alone, unmitigated) = (Sample::median(&alone), Sample::median(&beside_unmitigated));
     let storm = load::count(Sample::median(&storms).per_second);
     bench.report.rows.push(Row {
         id: "hot key",
@@ -109,8 +126,13 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         "hot key",
         format!(
             "{NODES} `baton serve` on one Redis and an owned limit with `hotKey: delegate`. {QUIET_CLIENTS} clients check {QUIET} keys in turn, at all nodes, beside \
-             {STORM_CLIENTS} clients that check one key, and, in turns with that, beside as many that check {QUIET} others. The key was listed by `/v1/hotkeys` {:.1} s after its first check.",
-            listed_s.unwrap_or_default()
+             {STORM_CLIENTS} clients that check one key, and, in turns with that, beside as many that check {QUIET} others. The key was listed by `/v1/hotkeys` {:.1} s after its first check. \
+             Without any storm the quiet keys' checks are {} ({:.1} times as slow beside the hot key): most of that is the machine, whose processors the storm takes, so it is no \
+             figure of what a hot key does to its neighbours; beside a hot key that stays with its owner they are {}.",
+            listed_s.unwrap_or_default(),
+            alone.show(),
+            ours.p99_ms / alone.p99_ms,
+            unmitigated.show(),
         ),
     ));
     for node in nodes {

@@ -49,9 +49,9 @@ words! {
 words! {
     /// Whether somebody is known.
     Identity {
-        /// Not known: gets little slack of an approximate limit.
+        /// Not known: gets little slack of an approximate limit, and is decided by `anonymousMechanism` if there is one.
         Anonymous,
-        /// Known: gets more.
+        /// Known: gets more, and is decided by `mechanism`.
         Authenticated,
     }
 }
@@ -184,6 +184,9 @@ pub struct LimitDefinition {
     /// Who decides; `central` if neither this nor a `purpose` says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<Mechanism>,
+    /// Who decides checks of those who aren't known (`identity` is `anonymous`); `mechanism` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anonymous_mechanism: Option<Mechanism>,
     /// What happens when the store can't be asked; `closed` if neither this nor a `purpose` says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<FailurePolicy>,
@@ -281,6 +284,7 @@ impl LimitDefinition {
             algorithm: None,
             burst: None,
             mechanism: None,
+            anonymous_mechanism: None,
             on_failure: None,
             purpose: None,
             calendar: None,

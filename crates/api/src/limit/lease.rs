@@ -1,5 +1,6 @@
 //! Leases of a part of a limit, and places in flight.
 
+use super::Identity;
 use crate::error::ErrorBody;
 use crate::limits;
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,9 @@ pub struct LeaseRequest {
     /// Of which key.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 512))]
     pub key: String,
+    /// Whether those are known who spend it, as in a check; the same for all of one lease's life. `authenticated` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
     /// Who holds it: shown in lists.
     #[cfg_attr(
         feature = "openapi",
@@ -147,6 +151,9 @@ pub struct LeaseSlack {
     pub low: u64,
     /// What isn't counted yet.
     pub left: u64,
+    /// The most that a lease has, of those who aren't known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<u64>,
 }
 
 /// `POST /v1/limits/{name}/lease/return`

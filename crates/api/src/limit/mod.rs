@@ -69,7 +69,8 @@ pub struct LimitCheckRequest {
     #[serde(default = "one")]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1_000_000_000))]
     pub cost: u64,
-    /// Whether it is somebody who is known, of whom an approximate limit has more slack; `authenticated` if absent.
+    /// Whether it is somebody who is known: that decides how much slack an approximate limit has, and who decides where the definition has an
+    /// `anonymousMechanism`; `authenticated` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
     /// Makes a call that is sent again within 60 s count once. Without it a retry may count twice.
@@ -189,6 +190,9 @@ pub struct OneOfSeveral {
     #[serde(default = "one")]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1_000_000_000))]
     pub cost: u64,
+    /// Whether it is somebody who is known, as in a single check; `authenticated` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
 }
 
 impl CheckAllRequest {

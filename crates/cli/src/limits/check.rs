@@ -30,8 +30,9 @@ pub struct CheckArguments {
     /// Another limit and a key of it, that must pass too; may be repeated
     #[arg(long, value_name = "NAME=KEY", value_parser = pair)]
     also: Vec<(String, String)>,
-    /// Whether it is somebody who is known: whoever isn't gets less slack of an approximate limit
-    #[arg(long, value_parser = super::put::words::<Identity>(&["anonymous", "authenticated"]), conflicts_with = "also")]
+    /// Whether it is somebody who is known: whoever isn't gets less slack of an approximate limit, and another mechanism if the
+    /// definition names one
+    #[arg(long, value_parser = super::put::words::<Identity>(&["anonymous", "authenticated"]))]
     identity: Option<Identity>,
     /// Print a receipt that it can be given back with
     #[arg(long)]
@@ -72,8 +73,11 @@ pub async fn run(arguments: CheckArguments, baton: &Baton, json: bool) -> Result
         };
     }
     let pairs = std::iter::once((name, key)).chain(also);
-    let (names, checks): (Vec<_>, Vec<_>) =
-        pairs.map(|(name, key)| (name.clone(), OneCheck::from((name, key, cost)))).unzip();
+    let one = |name: String, key: String| {
+        let check = OneCheck::from((name, key, cost));
+        identity.map_or(check.clone(), |identity| check.identity(identity))
+    };
+    let (names, checks): (Vec<_>, Vec<_>) = pairs.map(|(name, key)| (name.clone(), one(name, key))).unzip();
     let mut check = baton.check_all(checks);
     if receipt {
         check = check.receipt();

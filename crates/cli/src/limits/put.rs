@@ -17,6 +17,7 @@ pub const HELP: &str = "Examples:\n  \
     baton limits put api --limit 100 --per 1m                          100 a minute for each key\n  \
     baton limits put api --limit 100 --per 1m --burst 20 --override acme=5000\n  \
     baton limits put search --limit 1000 --per 1s --mechanism approximate --epsilon 0.02\n  \
+    baton limits put api --limit 600 --per 1m --mechanism owned --anonymous-mechanism leased\n  \
     baton limits put login --limit 5 --per 15m --purpose security\n  \
     baton limits put invoices --limit 10000 --calendar month --time-zone Europe/Berlin\n  \
     baton limits put exports --limit 3 --algorithm in_flight --lease-ttl 10m\n\n\
@@ -43,6 +44,9 @@ pub struct PutArguments {
     /// Who decides
     #[arg(long, value_parser = words::<Mechanism>(&["central", "leased", "owned", "approximate"]))]
     mechanism: Option<Mechanism>,
+    /// Who decides checks of those who aren't known [default: as --mechanism]
+    #[arg(long, value_name = "MECHANISM", value_parser = words::<Mechanism>(&["central", "leased", "owned", "approximate"]))]
+    anonymous_mechanism: Option<Mechanism>,
     /// What happens when the store can't be asked
     #[arg(long, value_name = "POLICY", value_parser = words::<FailurePolicy>(&["closed", "closed_local", "open", "local", "snapshot"]))]
     on_failure: Option<FailurePolicy>,
@@ -131,6 +135,7 @@ pub async fn run(arguments: PutArguments, baton: &Baton, json: bool) -> Result<u
         algorithm: arguments.algorithm,
         burst: arguments.burst,
         mechanism: arguments.mechanism,
+        anonymous_mechanism: arguments.anonymous_mechanism,
         on_failure: arguments.on_failure,
         purpose: arguments.purpose,
         calendar: arguments.calendar,

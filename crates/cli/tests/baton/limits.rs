@@ -29,6 +29,28 @@ fn as_json(server: &Server, arguments: &[&str]) -> Value {
 }
 
 #[test]
+fn those_who_are_not_known_are_said_to_be_and_have_a_mechanism_of_their_own() {
+    let server = Server::start();
+    for name in ["per-ip", "per-tenant"] {
+        let put =
+            ["limits", "put", name, "--limit", "1000", "--per", "24h", "--anonymous-mechanism", "leased"];
+        assert_eq!(server.run(&put).code, 0);
+    }
+    assert!(server.run(&["limits", "show", "per-ip"]).stdout.contains("anonymous  leased"));
+    let sources = |identity: &[&str]| {
+        let together = ["limits", "check", "per-ip", "k", "--also", "per-tenant=k"];
+        let checks = as_json(&server, &[&together[..], identity].concat())["checks"].clone();
+        [0, 1].map(|index: usize| checks[index]["source"].as_str().unwrap().to_owned())
+    };
+    for wanted in ["central", "renewed", "local"] {
+        assert_eq!(sources(&["--identity", "anonymous"]), [wanted, wanted]);
+    }
+    for identity in [&["--identity", "authenticated"][..], &[]] {
+        assert_eq!(sources(identity), ["central", "central"]);
+    }
+}
+
+#[test]
 fn a_definition_is_made_changed_shown_listed_and_removed() {
     let server = Server::start();
     for command in

@@ -46,6 +46,21 @@ fn the_example_of_twenty_nodes_is_advised_as_it_is_simulated() {
 }
 
 #[test]
+fn overload_is_advised_as_it_is_simulated() {
+    let example = ["--rate", "1300", "--nodes", "10", "--limit", "1000"];
+    let advice = as_json(&[&["advise"], &example[..]].concat());
+    let simulated = as_json(&[&["simulate", "--seed", "5"], &example[..]].concat());
+    for mechanism in ["leased", "approximate"] {
+        let (advised, outcome) =
+            (of(&advice["mechanisms"], mechanism), of(&simulated["outcomes"], mechanism));
+        assert_eq!(advised["isMost"], false);
+        let advised = advised["storeOperationsPerSecond"].as_f64().unwrap();
+        let happens = outcome["storeOperationsPerSecond"].as_f64().unwrap();
+        assert!((advised - happens).abs() <= happens / 10.0, "{mechanism}: {advised}, {happens}");
+    }
+}
+
+#[test]
 fn advice_says_so_where_nothing_is_needed_and_knows_the_purpose() {
     let recommended = |arguments: &[&str]| {
         as_json(&[&["advise"], arguments].concat())["recommendation"]["mechanism"].clone()

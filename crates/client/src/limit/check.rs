@@ -45,7 +45,8 @@ impl Check {
         self
     }
 
-    /// Whether it is somebody who is known: whoever isn't gets less slack of an approximate limit.
+    /// Whether it is somebody who is known: whoever isn't gets less slack of an approximate limit, and is decided by the definition's
+    /// `anonymousMechanism`, if it has one.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
@@ -102,17 +103,26 @@ pub struct OneCheck {
     name: Arc<str>,
     key: Arc<str>,
     cost: u64,
+    identity: Option<Identity>,
+}
+
+impl OneCheck {
+    /// Whether it is somebody who is known: as [`Check::identity`].
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
+        self
+    }
 }
 
 impl<N: Into<Arc<str>>, K: Into<Arc<str>>> From<(N, K)> for OneCheck {
     fn from((name, key): (N, K)) -> Self {
-        Self { name: name.into(), key: key.into(), cost: 1 }
+        Self { name: name.into(), key: key.into(), cost: 1, identity: None }
     }
 }
 
 impl<N: Into<Arc<str>>, K: Into<Arc<str>>> From<(N, K, u64)> for OneCheck {
     fn from((name, key, cost): (N, K, u64)) -> Self {
-        Self { name: name.into(), key: key.into(), cost }
+        Self { name: name.into(), key: key.into(), cost, identity: None }
     }
 }
 
@@ -166,6 +176,7 @@ impl CheckAll {
             limit: check.name.to_string(),
             key: check.key.to_string(),
             cost: check.cost,
+            identity: check.identity,
         };
         let request = CheckAllRequest { checks: checks.iter().map(one).collect(), request_id, receipt };
         request.check().map_err(Error::refused)?;

@@ -41,6 +41,7 @@ impl Asking {
         let Some((lease_id, version)) = inner.purses.lease_of(&self.sought) else { return false };
         let request = LeaseRequest {
             key: self.key.clone(),
+            identity: inner.identity,
             node_id: inner.purses.owner().to_owned(),
             lease_id,
             sequence: message.sequence,

@@ -25,6 +25,7 @@ pub use key::LimitKey;
 use crate::error::Error;
 use crate::limit::{Allowed, Checked, Limit, Refused};
 use asking::Asking;
+use baton_api::limit::Identity;
 use baton_api::limits;
 use baton_core::limit::purse::Message;
 use baton_core::limit::till::Taken;
@@ -62,6 +63,8 @@ pub struct Limiter(Arc<Inner>);
 
 struct Inner {
     limit: Limit,
+    /// Of all who are checked here; nothing is the same as known.
+    identity: Option<Identity>,
     purses: Purses,
     clock: Clock,
 }
@@ -74,9 +77,28 @@ impl std::fmt::Debug for Limiter {
 
 impl Limiter {
     pub(crate) fn new(limit: Limit) -> Self {
+        Self::with(limit, None)
+    }
+
+    fn with(limit: Limit, identity: Option<Identity>) -> Self {
         let owner = format!("sdk.{}", crate::random::request_id().replace('-', ""));
         let owner: String = owner.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
-        Self(Arc::new(Inner { limit, purses: Purses::new(owner), clock: Clock::default() }))
+        Self(Arc::new(Inner { limit, identity, purses: Purses::new(owner), clock: Clock::default() }))
+    }
+
+    /// A limiter for those who are known, or for those who aren't, with leases of its own: whoever isn't known gets less slack of an
+    /// approximate limit, and is decided by the definition's `anonymousMechanism`, if it has one. A process that serves both keeps two.
+    ///
+    /// ```no_run
+    /// # fn example(baton: baton_client::Baton) {
+    /// use baton_client::wire_limit::Identity;
+    ///
+    /// let known = baton.limiter("api");
+    /// let strangers = baton.limiter("api").identity(Identity::Anonymous);
+    /// # }
+    /// ```
+    pub fn identity(&self, identity: Identity) -> Self {
+        Self::with(self.0.limit.clone(), Some(identity))
     }
 
     /// The limit's name.
@@ -189,7 +211,11 @@ impl Limiter {
             }
         }
         self.look_after_idle();
-        let checked = inner.limit.check(key.text()).cost(cost).await?;
+        let mut check = inner.limit.check(key.text()).cost(cost);
+        if let Some(identity) = inner.identity {
+            check = check.identity(identity);
+        }
+        let checked = check.await?;
         if let Checked::Refused(refused) = &checked {
             inner.purses.note_refusal(&sought, cost, refused.retry_after, inner.clock.now_ms());
         }

@@ -184,6 +184,7 @@ impl Purses {
             rhythm: slack
                 .map_or(Rhythm::Life, |slack| slack.sync_millis.map_or(Rhythm::AsUsed, Rhythm::Every)),
             low: slack.map_or(0, |slack| slack.low),
+            size_max: slack.and_then(|slack| slack.max_size).unwrap_or(u64::MAX),
             ..Terms::lease(ttl_ms, lent.size)
         };
         let ttl_max_ms = slack.map_or(lent.ttl_millis, |slack| slack.max_ttl_millis);

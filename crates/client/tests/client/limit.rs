@@ -1,7 +1,8 @@
 //! Limits: what is sent again and what isn't, refusals as outcomes, and what goes back by itself.
 
 use crate::scripted::{Act, Seen, Server, eventually, ms, refused};
-use baton_client::limit::{Checked, CheckedAll, Reserved};
+use baton_client::limit::{Checked, CheckedAll, OneCheck, Reserved};
+use baton_client::wire_limit::Identity;
 use baton_client::{Baton, ErrorCode, LimitDefinition, secs};
 use serde_json::{Value, json};
 
@@ -124,8 +125,27 @@ async fn several_checks_are_one_call_and_the_answers_keep_their_order() {
     ]);
     assert_eq!(server.seen("checkAll")[0].body, json!({"checks": checks, "receipt": true}));
     let CheckedAll::Refused(refused) = all().await.unwrap() else { panic!("the script refuses it") };
+    assert_eq!(server.seen("checkAll")[1].body, json!({"checks": checks}));
     assert_eq!((refused.name.as_str(), refused.retry_after), ("api", Some(ms(9))));
     assert!(all().await.unwrap_err().is_unknown(), "one answer for two checks is nobody's");
+}
+
+#[tokio::test]
+async fn who_is_not_known_is_said_with_a_check_and_with_one_of_several() {
+    let server = Server::start(|seen| match seen.operation.as_str() {
+        "checkAll" => Act::Answer(200, json!({"allowed": true, "checks": [passed(), passed()]})),
+        _ => Act::Answer(200, passed()),
+    })
+    .await;
+    let baton = Baton::connect(server.url()).await.unwrap();
+    let checked = baton.limit("api").check("acme").identity(Identity::Anonymous).await.unwrap();
+    assert!(checked.is_allowed());
+    assert_eq!(server.seen("check")[0].body["identity"], "anonymous");
+    let stranger = OneCheck::from(("per-ip", "10.1.2.3")).identity(Identity::Anonymous);
+    let all = baton.check_all([stranger, OneCheck::from(("per-tenant", "acme"))]).await.unwrap();
+    assert_eq!(all.allowed().unwrap().len(), 2);
+    let said = server.seen("checkAll")[0].body["checks"].clone();
+    assert_eq!((&said[0]["identity"], &said[1]["identity"]), (&json!("anonymous"), &json!(null)));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use crate::scripted::{Act, Seen, Server, eventually, ms};
 use baton_client::Baton;
 use baton_client::limit::Checked;
 use baton_client::limiter::Limiter;
+use baton_client::wire_limit::Identity;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -47,6 +48,40 @@ async fn closing_waits_for_a_lease_that_is_on_its_way_and_gives_it_back() {
         |body: &Value| ["sequence", "want", "spent", "kept"].map(|name| body[name].as_u64().unwrap());
     assert_eq!(said.iter().map(numbers).collect::<Vec<_>>(), [[1, 100, 0, 0], [2, 0, 0, 0]]);
     assert_eq!(said[1]["leaseId"], "as-the-server-calls-it", "from its answer on");
+}
+
+#[tokio::test]
+async fn a_limiter_for_those_who_are_not_known_says_so_and_holds_no_more_than_it_is_told_to() {
+    let server = Server::start(|seen| match seen.operation.as_str() {
+        "lease" => {
+            let mut body = lent(seen);
+            body["slack"] =
+                json!({ "maxTtlMillis": 60_000, "syncMillis": 60_000, "low": 0, "left": 900_000, "maxSize": 7 });
+            Act::Answer(200, body)
+        }
+        _ => passed(),
+    })
+    .await;
+    let known = Baton::connect(server.url()).await.unwrap().limiter("api");
+    let strangers = known.identity(Identity::Anonymous);
+    for limiter in [&strangers, &known] {
+        assert_eq!(source(limiter).await, "central");
+        assert_eq!(source(limiter).await, "renewed");
+    }
+    let identities = |operation| {
+        let seen = server.seen(operation);
+        seen.iter().map(|seen| seen.body["identity"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(identities("check"), [json!("anonymous"), json!(null)]);
+    assert_eq!(identities("lease"), [json!("anonymous"), json!(null)]);
+    // It asked for as much as one asks for first, and for no more than it may have from then on.
+    for _ in 0..99 {
+        assert_eq!(strangers.check_now("acme", 1), Some(true));
+    }
+    eventually("it asks for more", || server.seen("lease").len() > 2).await;
+    let said = server.seen("lease")[2].body.clone();
+    let number = |name: &str| said[name].as_u64().unwrap();
+    assert!(number("kept") + number("want") <= 7, "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,8 @@
 //! Which mechanism to choose: what each of them costs and risks for a given traffic, and one recommendation with its reason.
 //!
 //! Figures follow from the same defaults that leases and slack have; a test holds them against a simulation. They are for traffic that
-//! is spread evenly over nodes and keys: uneven traffic costs about as much, since what a key needs follows its use.
+//! is spread evenly over nodes and keys: uneven traffic costs about as much, since what a key needs follows its use. Where about as much is
+//! wanted as there is, holders get in each other's way, and who gets what is chance: that is measured by whoever can, not reckoned.
 
 use super::bound::bound;
 use super::definition::{Definition, Mechanism, Purpose};
@@ -21,6 +22,8 @@ const BATCH_US: u64 = 500;
 const SESSION_EVERY_MS: u64 = 3_000;
 /// How often counts are told to somebody else, where there is no store.
 const SPREAD_EVERY_MS: u64 = 200;
+/// Beyond this part of the limit, in hundredths, what holders ask for is measured rather than reckoned.
+const RECKONED_PERCENT: u128 = 75;
 
 /// What is asked.
 #[derive(Clone, PartialEq, Debug)]
@@ -88,6 +91,8 @@ pub struct Figures {
     pub store_operations: f64,
     /// Whether that is the most it can be, and not what it is.
     pub is_most: bool,
+    /// Whether as much is wanted as there is, so that holders fight for what is left.
+    pub is_short: bool,
     /// What a check waits, on average.
     pub added_latency_us: f64,
     /// What it adds to the most that may pass, of one key in an interval as long as the window; nothing if there is no number.
@@ -120,29 +125,40 @@ pub struct Advice {
     pub policy: String,
 }
 
-/// What to choose, and why.
-pub fn advise(question: &Question) -> Advice {
-    let figures: Vec<_> = Way::ALL.into_iter().map(|way| figures(question, way)).collect();
+/// What a mechanism was seen to do with what is asked about.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Measured {
+    /// Charges at the store, a second.
+    pub store_operations: f64,
+    /// What a check waits, on average.
+    pub added_latency_us: f64,
+}
+
+/// What to choose, and why. `measured` says what a mechanism does where about as much is wanted as there is; nothing if that would
+/// take too long to find out.
+pub fn advise(question: &Question, measured: impl Fn(Mechanism) -> Option<Measured>) -> Advice {
+    let figures: Vec<_> = Way::ALL.into_iter().map(|way| figures(question, way, &measured)).collect();
     let (answer, because) = recommended(question, &figures);
     let bounds = bound(&question.definition, "", question.nodes, "");
     let policy = bounds.items.into_iter().find(|item| item.source == "outage");
     Advice { figures, answer, because, policy: policy.map(|item| item.because).unwrap_or_default() }
 }
 
-fn figures(question: &Question, way: Way) -> Figures {
+fn figures(question: &Question, way: Way, measured: impl Fn(Mechanism) -> Option<Measured>) -> Figures {
     let of = |mechanism| Definition { mechanism, ..question.definition.clone() };
     let exact = bound(&of(Mechanism::Central), "", question.nodes, "").worst();
     let (rate, latency_us) = (question.rate as f64, question.store_latency_us as f64);
-    let most = |pace: Option<Pace>, holders: u64| match pace {
-        Some(Pace::Steady { messages, .. }) => (messages * (holders * question.keys) as f64, false),
-        // Whoever gets nothing when asking for more asks the store itself: two charges for one check.
-        Some(Pace::Short) => (2.0 * rate, true),
-        None => (rate, false),
+    let asked = |mechanism, holders| {
+        let pace = pace_of(question, of(mechanism), holders);
+        let is_reckoned = pace.is_none() || is_reckoned(question);
+        let measured = if is_reckoned { None } else { measured(mechanism) };
+        Asked::of(question, pace, measured, holders)
     };
     let plain = Figures {
         way,
         store_operations: rate,
         is_most: false,
+        is_short: false,
         added_latency_us: latency_us,
         adds: Some(0),
         worst: exact,
@@ -151,21 +167,20 @@ fn figures(question: &Question, way: Way) -> Figures {
     match way {
         Way::Central => plain,
         Way::Leased => {
-            let pace = pace_of(question, of(Mechanism::Leased), question.nodes);
-            let (store_operations, is_most) = most(pace, question.nodes);
-            let added_latency_us = latency_us * waits(pace);
+            let Asked { store_operations, is_most, is_short, waited_us } =
+                asked(Mechanism::Leased, question.nodes);
             let outage = "what is leased is spent first, then the policy decides";
-            Figures { store_operations, is_most, added_latency_us, outage, ..plain }
+            Figures { store_operations, is_most, is_short, added_latency_us: waited_us, outage, ..plain }
         }
         Way::Approximate => {
-            let definition = of(Mechanism::Approximate);
-            let worst = bound(&definition, "", question.nodes, "").worst();
-            let pace = pace_of(question, definition, question.nodes);
-            let (store_operations, is_most) = most(pace, question.nodes);
+            let worst = bound(&of(Mechanism::Approximate), "", question.nodes, "").worst();
+            let Asked { store_operations, is_most, is_short, waited_us } =
+                asked(Mechanism::Approximate, question.nodes);
             Figures {
                 store_operations,
                 is_most,
-                added_latency_us: latency_us * waits(pace),
+                is_short,
+                added_latency_us: waited_us,
                 adds: worst.zip(exact).map(|(worst, exact)| worst.saturating_sub(exact)),
                 worst,
                 outage: "slack is spent first, then the policy decides",
@@ -174,12 +189,13 @@ fn figures(question: &Question, way: Way) -> Figures {
         }
         Way::Owned => {
             // The owner debits ahead of what it admits, by the chunks of a lease, and is alone in that.
-            let (chunks, is_most) = most(pace_of(question, of(Mechanism::Owned), 1), 1);
+            let Asked { store_operations, is_most, is_short, .. } = asked(Mechanism::Owned, 1);
             let sessions = question.nodes as f64 * 1_000.0 / SESSION_EVERY_MS as f64;
             let away = (question.nodes - 1) as f64 / question.nodes.max(1) as f64;
             Figures {
-                store_operations: chunks.min(rate) + sessions,
+                store_operations: store_operations.min(rate) + sessions,
                 is_most,
+                is_short,
                 added_latency_us: away * (latency_us + BATCH_US as f64 / 2.0),
                 outage: "the owner spends what it has debited, then the policy decides",
                 ..plain
@@ -203,19 +219,44 @@ fn figures(question: &Question, way: Way) -> Figures {
     }
 }
 
+/// What holders ask of the store, all of them together.
+struct Asked {
+    store_operations: f64,
+    is_most: bool,
+    is_short: bool,
+    /// What a check waits for it, on average.
+    waited_us: f64,
+}
+
+impl Asked {
+    fn of(question: &Question, pace: Option<Pace>, measured: Option<Measured>, holders: u64) -> Self {
+        let (rate, latency_us) = (question.rate as f64, question.store_latency_us as f64);
+        let is_short = pace == Some(Pace::Short);
+        let (store_operations, waited_us) = match (measured, pace) {
+            (Some(measured), _) => (measured.store_operations, measured.added_latency_us),
+            (None, Some(Pace::Steady { messages, waits })) => {
+                (messages * (holders * question.keys) as f64, latency_us * waits)
+            }
+            // Whoever gets nothing when asking for more asks the store itself: two charges for one check.
+            (None, Some(Pace::Short)) => (2.0 * rate, latency_us),
+            (None, None) => (rate, latency_us),
+        };
+        Self { store_operations, is_most: is_short && measured.is_none(), is_short, waited_us }
+    }
+}
+
+/// Whether so little is wanted that what holders ask for can be reckoned.
+fn is_reckoned(question: &Question) -> bool {
+    let Definition { limit, window_ms, .. } = question.definition;
+    let wanted = u128::from(question.rate) * u128::from(window_ms) * 100;
+    wanted <= u128::from(limit) * u128::from(question.keys.max(1)) * 1_000 * RECKONED_PERCENT
+}
+
 /// How often each holder asks; nothing if there is nothing to hold.
 fn pace_of(question: &Question, definition: Definition, holders: u64) -> Option<Pace> {
     let terms = terms(&definition, "", Identity::default())?;
     let rule = Defined { definition, version: Revision(0) }.rule("", None);
     Some(pace(&demand(question, holders), &rule, &terms))
-}
-
-/// Which part of the checks waits for the store.
-fn waits(pace: Option<Pace>) -> f64 {
-    match pace {
-        Some(Pace::Steady { waits, .. }) => waits,
-        Some(Pace::Short) | None => 1.0,
-    }
 }
 
 fn demand(question: &Question, holders: u64) -> Demand {
@@ -272,12 +313,12 @@ fn recommended(question: &Question, figures: &[Figures]) -> (Answer, String) {
                 );
                 (Answer::Use(Way::Central), why)
             }
-            Some(leased) if !leased.is_most && leased.store_operations >= question.rate as f64 / 2.0 => {
+            Some(leased) if !leased.is_short && leased.store_operations >= question.rate as f64 / 2.0 => {
                 let why = "a key comes so seldom to a node that a lease is hardly used before it ends: asking each time is as cheap, \
                            and exact";
                 (Answer::Use(Way::Central), why.into())
             }
-            Some(leased) if leased.is_most => {
+            Some(leased) if leased.is_short => {
                 let why = "leases admit no more than the limit and decide most checks in process; but as much is asked for as the \
                            limit has, so what is left is fought for at the store: give it a higher limit, or shed load before it";
                 (Answer::Use(Way::Leased), why.into())

@@ -3,7 +3,7 @@
 //! Every line is for one key and any interval as long as the window, wherever it begins.
 
 use super::definition::{Definition, Mechanism, Policy};
-use super::slack;
+use super::slack::{self, Identity};
 use crate::meter::{Algorithm, Reclaim};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -41,44 +41,15 @@ impl Bound {
 /// The worst case of a key's limit. `nodes` is how many are known; `on_failover` is the store's own word.
 pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) -> Bound {
     let (limit, capacity) = (definition.limit_of(key), definition.capacity_of(key));
-    let mechanism = match definition.mechanism {
-        Mechanism::Central => BoundItem {
-            source: "mechanism",
-            amount: Some(0),
-            because: "central: the store decides every check".into(),
-        },
-        Mechanism::Leased | Mechanism::Owned => {
-            let optimistic = definition.reclaim == Reclaim::Drop;
-            let chunk = (limit / 20).max(1);
-            BoundItem {
-                source: "mechanism",
-                amount: if optimistic { None } else { Some(0) },
-                because: match optimistic {
-                    false => format!(
-                        "{}: what is spent was debited before; a dead holder's rest counts as spent",
-                        definition.mechanism.as_str()
-                    ),
-                    true => format!(
-                        "{}, reclaimed optimistically: up to {chunk} for each holder that is cut off or dies while \
-                         its lease is already available to others",
-                        definition.mechanism.as_str()
-                    ),
-                },
-            }
-        }
-        Mechanism::Approximate => {
-            let adds = slack::adds(definition, key);
-            BoundItem {
-                source: "mechanism",
-                amount: Some(adds),
-                because: format!(
-                    "approximate: what nodes spend was issued before, up to {adds} more than the limit in all; after the \
-                     limit was lowered, what was issued by the old one until that ends, within {} ms",
-                    slack::longest_ms(definition)
-                ),
-            }
-        }
-    };
+    let mut mechanism = mechanism_item(definition, key);
+    if let Some(own) = definition.own_of(Identity::Anonymous) {
+        let anonymous = mechanism_item(&own, key);
+        mechanism = BoundItem {
+            amount: mechanism.amount.zip(anonymous.amount).map(|(one, other)| one.max(other)),
+            because: format!("{}; anonymous {}", mechanism.because, anonymous.because),
+            ..mechanism
+        };
+    }
     let (amount, because) = match definition.algorithm {
         Algorithm::TokenBucket => (
             capacity,
@@ -134,6 +105,49 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
     Bound { limit, items: vec![mechanism, algorithm, store, outage] }
 }
 
+/// What a mechanism adds.
+fn mechanism_item(definition: &Definition, key: &str) -> BoundItem {
+    let limit = definition.limit_of(key);
+    match definition.mechanism {
+        Mechanism::Central => BoundItem {
+            source: "mechanism",
+            amount: Some(0),
+            because: "central: the store decides every check".into(),
+        },
+        Mechanism::Leased | Mechanism::Owned => {
+            let optimistic = definition.reclaim == Reclaim::Drop;
+            let chunk = (limit / 20).max(1);
+            BoundItem {
+                source: "mechanism",
+                amount: if optimistic { None } else { Some(0) },
+                because: match optimistic {
+                    false => format!(
+                        "{}: what is spent was debited before; a dead holder's rest counts as spent",
+                        definition.mechanism.as_str()
+                    ),
+                    true => format!(
+                        "{}, reclaimed optimistically: up to {chunk} for each holder that is cut off or dies while \
+                         its lease is already available to others",
+                        definition.mechanism.as_str()
+                    ),
+                },
+            }
+        }
+        Mechanism::Approximate => {
+            let adds = slack::adds(definition, key);
+            BoundItem {
+                source: "mechanism",
+                amount: Some(adds),
+                because: format!(
+                    "approximate: what nodes spend was issued before, up to {adds} more than the limit in all; after the \
+                     limit was lowered, what was issued by the old one until that ends, within {} ms",
+                    slack::longest_ms(definition)
+                ),
+            }
+        }
+    }
+}
+
 /// How much an algorithm lets pass at most in an interval as long as the window.
 pub fn passes(algorithm: Algorithm, capacity: u64, limit: u64) -> u64 {
     match algorithm {
@@ -170,5 +184,19 @@ mod tests {
             assert_eq!(outage.and_then(|item| item.amount), Some(added));
             assert_eq!(bound.worst(), Some(120), "an outage is not in it");
         }
+    }
+
+    #[test]
+    fn where_those_who_are_not_known_have_another_mechanism_the_worse_of_the_two_counts() {
+        let definition = Definition {
+            mechanism: Mechanism::Owned,
+            anonymous: Some(Mechanism::Approximate),
+            ..plain(1_000, 60_000)
+        };
+        let bounds = bound(&definition, "k", 1, "nothing");
+        let item = bounds.items.iter().find(|item| item.source == "mechanism").unwrap();
+        assert_eq!(item.amount, Some(10));
+        assert!(item.because.starts_with("owned: ") && item.because.contains("; anonymous approximate: "));
+        assert_eq!(bounds.worst(), Some(2_010));
     }
 }

@@ -3,14 +3,15 @@
 //! Layout: algorithm, limit, window, burst (0 for none), calendar (0 none, 1 day, 2 month) with its time zone, flags
 //! (staggered 1, audit 2, dry run 4, optimistic 8), mechanism, policy, purpose (0 for none), lease size (0 adapts), lease time
 //! to live (0 default), local cap (0 for none), expected nodes (0 unknown), most keys, changed at, then how many overrides, each key
-//! and limit. Version 2, which only approximate limits have, goes on with epsilon, low watermark (millionths) and time between
-//! syncs, each one higher than it is, and 0 for none: nodes that don't know of those can still read all others. Last of all, if hot keys are not
-//! delegated, what is done about them (split 1, pin 2, cap 3), and its number: a definition
-//! without it is read by versions that don't know it.
+//! and limit. Version 2, which only limits have that are approximate for somebody, goes on with epsilon, low watermark (millionths) and time between
+//! syncs, each one higher than it is, and 0 for none: nodes that don't know of those can still read all others. Then, if hot keys are not
+//! delegated, what is done about them (split 1, pin 2, cap 3), and its number (0 and 0 if they are, and something follows). Last of all, if
+//! those who aren't known have a mechanism of their own, that. A definition without either is read by versions that don't know it.
 
 use super::calendar::{Calendar, CalendarUnit};
 use super::mitigation::Mitigation;
 use super::names::names;
+use super::slack::Identity;
 use crate::codec::{Decoder, Encoder, Unreadable};
 use crate::meter::{Algorithm, Reclaim};
 use crate::record::{Bytes, WallTime};
@@ -39,6 +40,8 @@ pub struct Definition {
     pub staggered: bool,
     /// Who decides.
     pub mechanism: Mechanism,
+    /// Who decides checks of those who aren't known; if none, whoever decides the others.
+    pub anonymous: Option<Mechanism>,
     /// What happens when it can't be decided.
     pub on_failure: Policy,
     /// What it is for; has chosen what wasn't said.
@@ -161,6 +164,7 @@ impl Definition {
             calendar: None,
             staggered: true,
             mechanism: Mechanism::Central,
+            anonymous: None,
             on_failure: Policy::Closed,
             purpose: None,
             lease_size: None,
@@ -201,6 +205,22 @@ impl Definition {
         }
     }
 
+    /// Who decides, for each class that has a mechanism of its own.
+    pub fn mechanisms(&self) -> impl Iterator<Item = Mechanism> {
+        [Some(self.mechanism), self.anonymous].into_iter().flatten()
+    }
+
+    /// Whether it is this for anybody.
+    pub fn is_ever(&self, mechanism: Mechanism) -> bool {
+        self.mechanisms().any(|one| one == mechanism)
+    }
+
+    /// The definition that those follow who are of another class than the others; nothing if it is the same for all.
+    pub fn own_of(&self, identity: Identity) -> Option<Self> {
+        let mechanism = self.anonymous.filter(|_| identity == Identity::Anonymous)?;
+        Some(Self { mechanism, ..self.clone() })
+    }
+
     /// Whether two say the same; when they were put doesn't matter.
     pub fn says_the_same(&self, other: &Self) -> bool {
         Self { changed_at: other.changed_at, ..self.clone() } == *other
@@ -217,7 +237,7 @@ impl Definition {
             None => (0, ""),
             Some(calendar) => (calendar.unit.number(), &*calendar.time_zone),
         };
-        let is_approximate = self.mechanism == Mechanism::Approximate;
+        let is_approximate = self.is_ever(Mechanism::Approximate);
         let mut to = Encoder::new(if is_approximate { VERSION_APPROXIMATE } else { VERSION })
             .byte(self.algorithm.letter() as u8)
             .number(self.limit)
@@ -244,8 +264,12 @@ impl Definition {
                 to = to.number(number.map_or(0, |number| number.saturating_add(1)));
             }
         }
-        if let Some((which, number)) = self.hot_key.numbers() {
+        let (which, number) = self.hot_key.numbers();
+        if which != 0 || self.anonymous.is_some() {
             to = to.byte(which).number(number);
+        }
+        if let Some(mechanism) = self.anonymous {
+            to = to.byte(mechanism.number());
         }
         to.finish()
     }
@@ -279,6 +303,7 @@ impl Definition {
             calendar,
             staggered: flags & STAGGERED != 0,
             mechanism,
+            anonymous: None,
             on_failure,
             purpose,
             lease_size: some(from.number()?),
@@ -310,6 +335,9 @@ impl Definition {
         }
         if !from.is_done() {
             definition.hot_key = Mitigation::of_numbers(from.byte()?, from.number()?)?;
+        }
+        if !from.is_done() {
+            definition.anonymous = Some(Mechanism::of_number(from.byte()?)?);
         }
         from.finish()?;
         Ok(definition)

@@ -46,18 +46,19 @@ impl Mitigation {
     }
 
     /// Which one, and its number: what is stored.
-    pub(super) fn numbers(self) -> Option<(u8, u64)> {
+    pub(super) fn numbers(self) -> (u8, u64) {
         match self {
-            Self::Delegate => None,
-            Self::Split { parts } => Some((1, parts)),
-            Self::Pin => Some((2, 0)),
-            Self::Cap { per_second } => Some((3, per_second)),
+            Self::Delegate => (0, 0),
+            Self::Split { parts } => (1, parts),
+            Self::Pin => (2, 0),
+            Self::Cap { per_second } => (3, per_second),
         }
     }
 
     /// What was stored.
     pub(super) fn of_numbers(which: u8, number: u64) -> Result<Self, Unreadable> {
         match (which, number) {
+            (0, 0) => Ok(Self::Delegate),
             (1, parts @ 2..) => Ok(Self::Split { parts }),
             (2, 0) => Ok(Self::Pin),
             (3, per_second @ 1..) => Ok(Self::Cap { per_second }),

@@ -1,7 +1,7 @@
 //! From a definition and a key to the rule of its meter.
 
 use super::definition::{Definition, Mechanism};
-use super::slack::{EPSILON, widened};
+use super::slack::{EPSILON, Identity, widened};
 use crate::meter::{Edges, Rule};
 use crate::record::Revision;
 use xxhash_rust::xxh3::xxh3_64;
@@ -22,6 +22,13 @@ pub struct Defined {
 }
 
 impl Defined {
+    /// The definition that those follow who are of another class than the others; nothing if it is the same for all. What they count on
+    /// is the same meter: only how much may be issued of it besides, and by whom, is their own.
+    pub fn own_of(&self, identity: Identity) -> Option<Self> {
+        let definition = self.definition.own_of(identity)?;
+        Some(Self { definition, version: self.version })
+    }
+
     /// The rule of a key's meter: of an approximate limit with what may be issued besides. `calendar` has the present window's begin and the next two, if windows are of a calendar; they
     /// may be off by a whole window, since the store's own clock chooses among them.
     pub fn rule(&self, key: &str, calendar: Option<[u64; 3]>) -> Rule {

@@ -23,8 +23,9 @@ pub const LOW: u64 = 200_000;
 /// The slack of somebody nobody knows: a hundredth of the limit, at most.
 const ANONYMOUS: u64 = 10_000;
 
-/// Who is checked: whoever isn't known gets less slack, so that less is out of use if nobody comes back to it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// Who is checked: whoever isn't known gets less slack, so that less is out of use if nobody comes back to it, and perhaps another
+/// mechanism.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Identity {
     /// Somebody nobody knows.
     Anonymous,

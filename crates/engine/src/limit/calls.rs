@@ -226,6 +226,8 @@ pub struct LentSlack {
     pub low: u64,
     /// What isn't counted yet.
     pub left: u64,
+    /// The most that a lease has, of those who aren't known.
+    pub size_max: Option<u64>,
 }
 
 /// A part of a limit, lent.

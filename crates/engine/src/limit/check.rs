@@ -2,13 +2,12 @@
 
 use super::calls::{Answered, CheckCall, Checked, Denial, LimitError, Place, Source};
 use super::definitions::Current;
-use super::leasing::{Local, Ticket};
+use super::leasing::{Local, PurseKey, Ticket};
 use super::log::Room;
 use super::owned::Way;
 use crate::engine::{Engine, Node};
 use crate::failure::Failure;
 use crate::metrics::Metrics;
-use baton_core::Key;
 use baton_core::limit::holder::Seen;
 use baton_core::limit::{Log, Mechanism, Metered, Mitigation, Receipt, call_id, memo_key, meter_key};
 use baton_core::meter::{Algorithm, Charged, Claim, Memo, RowClaim, RowKind, Take, Verdict};
@@ -80,7 +79,7 @@ impl Node {
             let current = match self.definition(&call.limit, until).await {
                 // What is asked next fails likewise, and then its policy decides.
                 Err(LimitError::Failed(_)) => continue,
-                current => current?,
+                current => current?.of(call.identity),
             };
             if !is_forwarded && let Some(capped) = self.capped(call, &current) {
                 let (denial, checked) = capped;
@@ -111,10 +110,12 @@ impl Node {
                     continue;
                 }
                 Local::Spent { remaining, reset_ms, renewed, ticket } => {
-                    let place = meter_key(&call.limit, metered);
-                    let is_owned = current.defined.definition.mechanism == Mechanism::Owned;
+                    let definition = &current.defined.definition;
+                    let meter = meter_key(&call.limit, metered);
+                    let place = PurseKey::of(meter, definition, call.identity);
+                    let is_owned = definition.mechanism == Mechanism::Owned;
                     let source = match renewed {
-                        _ if is_owned && self.owns(&place) => Source::Owner,
+                        _ if is_owned && self.owns(&place.meter) => Source::Owner,
                         true => Source::Renewed,
                         false => Source::Local,
                     };
@@ -260,6 +261,7 @@ impl Node {
     ) -> Result<Charge, LimitError> {
         let mut claims: Vec<Claim> = Vec::with_capacity(calls.len());
         for (call, current) in calls.iter().zip(currents) {
+            let current = current.clone().of(call.identity);
             let definition = &current.defined.definition;
             let mut metered = self.limit_keys.metered(&call.limit, definition, &call.key);
             if claims.iter().any(|claim| claim.key == meter_key(&call.limit, metered)) {
@@ -323,6 +325,7 @@ impl Node {
         let mut denial = None;
         let mut checks = Vec::with_capacity(calls.len());
         for (index, (call, current)) in calls.iter().zip(currents).enumerate() {
+            let current = current.clone().of(call.identity);
             let (Some(claim), Some(found)) = (claims.get(index), charged.meters.get(index)) else {
                 return Err(Failure::Internal.into());
             };
@@ -355,7 +358,7 @@ impl Node {
                 let retry_ms =
                     || denial.filter(|_| Some(index) == refused).map(|(_, denial)| denial.retry_after_ms);
                 self.note_seen(
-                    &claim.key,
+                    &PurseKey::of(claim.key.clone(), definition, call.identity),
                     Seen::of(meter, rule),
                     retry_ms().map(|retry_ms| (call.cost, retry_ms)),
                 );
@@ -382,7 +385,7 @@ impl Node {
 /// What was spent here for checks that may still not pass: put back unless they do, also if their caller goes away.
 struct SpentHere<'a> {
     node: &'a Node,
-    places: Vec<(Key, u64, Ticket)>,
+    places: Vec<(PurseKey, u64, Ticket)>,
 }
 
 impl Drop for SpentHere<'_> {

@@ -11,7 +11,7 @@ use super::calls::LimitError;
 use crate::engine::{Engine, Node};
 use crate::failure::Failure;
 use crate::state::{Copied, State};
-use baton_core::limit::{DEFINITION, Defined, Definition, definition_key};
+use baton_core::limit::{DEFINITION, Defined, Definition, Identity, definition_key};
 use baton_core::{Group, Name, Record, Revision, WallTime};
 use baton_store::Range;
 use baton_store::watch::{Change, Watch};
@@ -43,6 +43,8 @@ pub(crate) struct Definitions {
 
 struct Known {
     defined: Arc<Defined>,
+    /// As those see it who aren't known, if that is different.
+    anonymous: Option<Arc<Defined>>,
     /// The store hasn't said so.
     is_assumed: bool,
     read_at: Instant,
@@ -55,7 +57,30 @@ struct Known {
 #[derive(Clone)]
 pub(super) struct Current {
     pub defined: Arc<Defined>,
+    anonymous: Option<Arc<Defined>>,
     pub edges: Option<[u64; 3]>,
+}
+
+impl Current {
+    /// As this class sees it.
+    pub fn of(mut self, identity: Identity) -> Self {
+        if let Some(own) = self.anonymous.take_if(|_| identity == Identity::Anonymous) {
+            self.defined = own;
+        }
+        self
+    }
+}
+
+impl Known {
+    fn new(defined: Defined, is_assumed: bool, edges: Option<[u64; 3]>) -> Self {
+        let anonymous = defined.own_of(Identity::Anonymous).map(Arc::new);
+        let (defined, read_at) = (Arc::new(defined), Instant::now());
+        Self { defined, anonymous, is_assumed, read_at, is_doubted: false, edges }
+    }
+
+    fn current(&self) -> Current {
+        Current { defined: self.defined.clone(), anonymous: self.anonymous.clone(), edges: self.edges }
+    }
 }
 
 /// How far what is known can be relied on.
@@ -104,10 +129,7 @@ impl Definitions {
         if all.len() >= KNOWN_MAX && !all.contains_key(name) {
             return;
         }
-        let defined = Arc::new(defined);
-        let known =
-            Known { defined, is_assumed: true, read_at: Instant::now(), is_doubted: false, edges: None };
-        all.entry(name.clone()).or_insert(known);
+        all.entry(name.clone()).or_insert_with(|| Known::new(defined, true, None));
     }
 
     /// Whether one is known. That isn't a use of it: it gets no fresher by this, nor is it taken for read again.
@@ -135,7 +157,7 @@ impl Definitions {
             (false, true) => Standing::Stale,
             (false, false) => Standing::Fresh,
         };
-        Some((Current { defined: known.defined.clone(), edges: known.edges }, standing))
+        Some((known.current(), standing))
     }
 
     /// Learns one, unless a newer one is known. Whether it takes the place of an older one.
@@ -145,16 +167,13 @@ impl Definitions {
             all.clear();
         }
         let edges = defined.definition.calendar.as_ref().and_then(|calendar| calendar.edges(now));
-        let read_at = Instant::now();
         let is_news = all.get(name).is_none_or(|known| {
             // An assumed one may be of a file, or of before the store was restored.
             known.is_assumed || defined.version > known.defined.version
         });
         let mut is_newer = false;
         if is_news {
-            let (defined, is_assumed) = (Arc::new(defined), false);
-            let known = Known { defined, is_assumed, read_at, is_doubted: false, edges };
-            let before = all.insert(name.clone(), known);
+            let before = all.insert(name.clone(), Known::new(defined, false, edges));
             is_newer = before.is_some();
             let is_same = before.is_some_and(|before| before.defined == all[name].defined);
             if !is_same {
@@ -162,8 +181,8 @@ impl Definitions {
             }
         }
         let known = all.get_mut(name).expect("it was there, or is now");
-        (known.read_at, known.is_doubted) = (read_at, false);
-        (Current { defined: known.defined.clone(), edges: known.edges }, is_newer)
+        (known.read_at, known.is_doubted) = (Instant::now(), false);
+        (known.current(), is_newer)
     }
 
     pub fn forget(&self, name: &Name) {

@@ -129,7 +129,7 @@ impl Engine {
     pub fn mitigation_of(&self, limit: &Name) -> Option<Mitigation> {
         let definition = &self.node.known_definition(limit)?.defined.definition;
         let is_done =
-            definition.mechanism == Mechanism::Owned || matches!(definition.hot_key, Mitigation::Cap { .. });
+            definition.is_ever(Mechanism::Owned) || matches!(definition.hot_key, Mitigation::Cap { .. });
         is_done.then_some(definition.hot_key)
     }
 }

@@ -1,6 +1,7 @@
 //! Leased and approximate limits at a node (M2, M4): spent out of what was debited at the store before, without asking.
 //!
-//! A key that is used more than once gets a purse. While there is enough in it a check is a lock on a shard of a map. What to do
+//! A key that is used more than once gets a purse; two, if those who aren't known have a mechanism of their own and it is used as both.
+//! While there is enough in it a check is a lock on a shard of a map. What to do
 //! otherwise is the core's to say (`baton_core::limit::holder`); here is who asks, and who waits. A node that drains asks for
 //! nothing more: what it were given then would be burned with it.
 
@@ -12,7 +13,7 @@ use crate::metrics::Metrics;
 use baton_core::limit::holder::{Holder, Known, Seen, Step, WAITS_MAX, Waits, taken, terms};
 use baton_core::limit::purse::{Message, Purse, Terms};
 use baton_core::limit::till::Till;
-use baton_core::limit::{Identity, Mechanism, meter_key};
+use baton_core::limit::{Definition, Identity, Mechanism, meter_key};
 use baton_core::meter::{Claim, RowClaim, RowKind, Take};
 use baton_core::{Key, Name, Revision};
 use baton_store::Charge;
@@ -28,13 +29,29 @@ const SHARDS: usize = 64;
 const PURSES_MAX: usize = 100_000;
 /// All purses of a node.
 pub(crate) struct Purses {
-    shards: Vec<Mutex<HashMap<Key, Held>>>,
+    shards: Vec<Mutex<HashMap<PurseKey, Held>>>,
     hasher: RandomState,
 }
 
 impl Default for Purses {
     fn default() -> Self {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+    }
+}
+
+/// Whose purse it is.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct PurseKey {
+    pub meter: Key,
+    /// Of a definition that is the same for all, that of most.
+    pub identity: Identity,
+}
+
+impl PurseKey {
+    /// That of a check, by its definition.
+    pub fn of(meter: Key, definition: &Definition, identity: Identity) -> Self {
+        let identity = if definition.anonymous.is_some() { identity } else { Identity::default() };
+        Self { meter, identity }
     }
 }
 
@@ -116,8 +133,8 @@ enum Next {
 }
 
 impl Purses {
-    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Held>> {
-        let shard = self.hasher.hash_one(&key.name) as usize % SHARDS;
+    fn shard(&self, key: &PurseKey) -> MutexGuard<'_, HashMap<PurseKey, Held>> {
+        let shard = self.hasher.hash_one(&key.meter.name) as usize % SHARDS;
         self.shards[shard].lock().expect("no panic while held")
     }
 
@@ -127,7 +144,7 @@ impl Purses {
         which: Leaving,
         now_ms: u64,
         is_anothers: impl Fn(&Key) -> bool,
-    ) -> (Vec<(Key, Message)>, Vec<Lapsed>) {
+    ) -> (Vec<(PurseKey, Message)>, Vec<Lapsed>) {
         let (mut leaving, mut lapsed) = (Vec::new(), Vec::new());
         for shard in &self.shards {
             let mut shard = shard.lock().expect("no panic while held");
@@ -142,7 +159,7 @@ impl Purses {
                 is_kept
             });
             for (place, held) in shard.iter_mut() {
-                let must_go = which == Leaving::All || (held.is_owned && is_anothers(place));
+                let must_go = which == Leaving::All || (held.is_owned && is_anothers(&place.meter));
                 leaving.extend(held.holder().look(must_go, now_ms).map(|message| (place.clone(), message)));
             }
         }
@@ -150,7 +167,7 @@ impl Purses {
     }
 
     /// What an older definition of a limit than this version has given, to be given back.
-    pub(super) fn outdated(&self, limit: &Name, version: Revision, now_ms: u64) -> Vec<(Key, Message)> {
+    pub(super) fn outdated(&self, limit: &Name, version: Revision, now_ms: u64) -> Vec<(PurseKey, Message)> {
         let mut leaving = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock().expect("no panic while held");
@@ -199,7 +216,8 @@ impl Node {
         until: Instant,
     ) -> Local {
         let Some(terms) = terms(&current.defined.definition, metered, call.identity) else { return ASK };
-        let place = meter_key(&call.limit, metered);
+        let meter = meter_key(&call.limit, metered);
+        let place = PurseKey::of(meter, &current.defined.definition, call.identity);
         for had in 0..=WAITS_MAX {
             match self.next_step(call, current, metered, &place, terms, had) {
                 Next::Done(local) => return local,
@@ -225,7 +243,7 @@ impl Node {
         call: &CheckCall,
         current: &Current,
         metered: &str,
-        place: &Key,
+        place: &PurseKey,
         terms: Terms,
         had: usize,
     ) -> Next {
@@ -290,7 +308,7 @@ impl Node {
     }
 
     /// What a key's meter showed when the store decided a check, and whether it said no: for a moment that stands for all.
-    pub(super) fn note_seen(&self, place: &Key, seen: Seen, refused: Option<(u64, Option<u64>)>) {
+    pub(super) fn note_seen(&self, place: &PurseKey, seen: Seen, refused: Option<(u64, Option<u64>)>) {
         let now_ms = self.uptime_ms();
         if let Some(held) = self.purses.shard(place).get_mut(place) {
             let mut holder = held.holder();
@@ -302,7 +320,7 @@ impl Node {
     }
 
     /// Puts back what was spent for a check that didn't pass.
-    pub(super) fn unspend(&self, place: &Key, cost: u64, ticket: Ticket) {
+    pub(super) fn unspend(&self, place: &PurseKey, cost: u64, ticket: Ticket) {
         let now_ms = self.uptime_ms();
         if let Some(held) = self.purses.shard(place).get_mut(place)
             && held.number == ticket.purse
@@ -312,7 +330,7 @@ impl Node {
     }
 
     /// Says to the store what became of a lease, and hears what it has now.
-    pub(super) async fn renew(self: Arc<Self>, place: Key, message: Message) {
+    pub(super) async fn renew(self: Arc<Self>, place: PurseKey, message: Message) {
         let Some((limit, key, id, answered)) = self
             .purses
             .shard(&place)
@@ -322,8 +340,8 @@ impl Node {
             return;
         };
         let made = |currents: &[Current]| {
-            let current = &currents[0];
-            let is_leased = terms(&current.defined.definition, &key, Identity::default()).is_some();
+            let current = currents[0].clone().of(place.identity);
+            let is_leased = terms(&current.defined.definition, &key, place.identity).is_some();
             let row = RowClaim {
                 id: id.clone(),
                 owner: format!("{:016x}", self.id.0),
@@ -336,7 +354,7 @@ impl Node {
             let rule = current.defined.rule(&key, current.edges);
             let take = if is_leased { taken(&message, &rule) } else { Take::Nothing };
             Ok::<_, LimitError>(Charge {
-                claims: vec![Claim { key: place.clone(), rule, take, row: Some(row) }],
+                claims: vec![Claim { key: place.meter.clone(), rule, take, row: Some(row) }],
                 memo: None,
             })
         };
@@ -356,7 +374,7 @@ impl Node {
                     let seen = meter.map(|meter| Seen::of(meter, rule)).unwrap_or_default();
                     if let (Some(meter), Some(current)) = (meter, currents.first()) {
                         let definition = &current.defined.definition;
-                        self.note_remaining(&limit, definition, &place, seen.remaining);
+                        self.note_remaining(&limit, definition, &place.meter, seen.remaining);
                         let reset_at_ms = now_ms + meter.reset_ms(rule);
                         held.store = Shown { remaining: seen.remaining, reset_at_ms };
                         self.log_lease_message(&limit, &key, &charge.claims[0], meter);

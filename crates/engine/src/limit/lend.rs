@@ -20,6 +20,8 @@ const PLACE_TTL_MS: u64 = 10_000;
 pub struct LendCall {
     /// Of which key.
     pub key: String,
+    /// Of which class those are who spend it.
+    pub identity: Identity,
     /// Who holds it.
     pub owner: String,
     /// The lease, as its holder calls it.
@@ -39,9 +41,9 @@ pub struct LendCall {
 }
 
 /// How leases behave that others may have; nothing if only nodes have them.
-fn lent_by(definition: &Definition, key: &str) -> Option<Terms> {
+fn lent_by(definition: &Definition, key: &str, identity: Identity) -> Option<Terms> {
     let may_be_lent = matches!(definition.mechanism, Mechanism::Leased | Mechanism::Approximate);
-    terms(definition, key, Identity::default()).filter(|_| may_be_lent)
+    terms(definition, key, identity).filter(|_| may_be_lent)
 }
 
 impl Engine {
@@ -55,12 +57,12 @@ impl Engine {
         let (node, until) = (&self.node, self.node.deadline());
         let room = node.room_if_audited(name, until).await?;
         let made = |currents: &[Current]| {
-            let current = &currents[0];
+            let current = currents[0].clone().of(call.identity);
             let definition = &current.defined.definition;
             let (metered, lease_id) = node.lent_of(name, definition, call);
             let rule = current.defined.rule(metered, current.edges);
             let is_place = rule.algorithm == Algorithm::InFlight;
-            let terms = lent_by(definition, metered);
+            let terms = lent_by(definition, metered, call.identity);
             let has_some = call.kept != Some(0);
             let ttl_ms = match terms {
                 Some(terms) => terms.lent_ms(call.ttl_ms, has_some),
@@ -68,7 +70,9 @@ impl Engine {
                 // It isn't leased, or not any more: nothing is given.
                 None => 0,
             };
-            let want = call.want.min(rule.algorithm.amount_max(rule.window_ms));
+            let size_max =
+                terms.map_or(0, |terms| terms.size_max).saturating_sub(call.kept.unwrap_or_default());
+            let want = call.want.min(rule.algorithm.amount_max(rule.window_ms)).min(size_max);
             let is_current = call.version.is_none_or(|version| version == current.defined.version.0);
             let take =
                 if terms.is_some() && want > 0 && is_current { Take::Share(want) } else { Take::Nothing };
@@ -89,11 +93,12 @@ impl Engine {
         let Claim { key: place, rule, row, .. } = &charge.claims[0];
         let lease_id = row.as_ref().map_or_else(|| call.lease_id.clone(), |row| row.id.clone());
         let meter = &charged.meters.first().ok_or(crate::Failure::Internal)?.meter;
-        let definition = &currents[0].defined.definition;
+        let current = currents[0].clone().of(call.identity);
+        let definition = &current.defined.definition;
         let metered = Metered::of_meter(name, place).key(&call.key);
         let is_place = rule.algorithm == Algorithm::InFlight;
         let place_ttl_ms = if is_place { definition.lease_ttl_ms.unwrap_or(PLACE_TTL_MS) } else { 0 };
-        let terms = lent_by(definition, metered);
+        let terms = lent_by(definition, metered, call.identity);
         let is_slack = definition.mechanism == Mechanism::Approximate;
         let ttl_ms = match (terms, row) {
             // As long as this holder's does.
@@ -126,6 +131,7 @@ impl Engine {
                 sync_ms: definition.sync_ms,
                 low: terms.low,
                 left: seen.left,
+                size_max: (terms.size_max < u64::MAX).then_some(terms.size_max),
             }),
             capacity: definition.capacity_of(metered),
             remaining: seen.remaining,

@@ -122,6 +122,7 @@ impl Node {
         let Ok(current) = self.definition(&call.limit, self.deadline()).await else {
             return PeerVerdict::Undecided;
         };
+        let current = current.of(call.identity);
         let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
         let place = meter_key(&call.limit, metered);
         let hot_key = current.defined.definition.hot_key;

@@ -1,6 +1,6 @@
 //! What was leased and isn't needed goes back: what is idle all the time, and everything before the node stops.
 
-use super::leasing::{Lapsed, Leaving};
+use super::leasing::{Lapsed, Leaving, PurseKey};
 use crate::engine::Node;
 use baton_core::limit::purse::Message;
 use baton_core::{Key, Name, Revision};
@@ -20,7 +20,7 @@ const STOPPING_MAX: Duration = Duration::from_secs(2);
 
 impl Node {
     /// Says all of it to the store, so many at a time.
-    async fn tell(self: &Arc<Self>, leaving: Vec<(Key, Message)>, at_once: usize) {
+    async fn tell(self: &Arc<Self>, leaving: Vec<(PurseKey, Message)>, at_once: usize) {
         let mut under_way = JoinSet::new();
         for (place, message) in leaving {
             if under_way.len() >= at_once {

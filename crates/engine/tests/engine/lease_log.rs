@@ -1,7 +1,7 @@
 //! What became of leases is written down behind the answers; and what a changed definition had given goes back at once.
 
 use super::limits::{DAY_MS, check, definition, ground, name};
-use baton_core::limit::{Definition, Event, Line, Log, Mechanism};
+use baton_core::limit::{Definition, Event, Identity, Line, Log, Mechanism};
 use baton_core::meter::Algorithm;
 use baton_engine::Engine;
 use baton_engine::limit::{LendCall, Source};
@@ -76,6 +76,7 @@ async fn a_lent_lease_is_in_the_log_and_who_gets_nothing_is_not() {
     engine.put_limit(&name("l"), leased(HOUR_MS)).await.unwrap();
     let said = |sequence, spent, kept, want| LendCall {
         key: "k".into(),
+        identity: Identity::default(),
         owner: "me".into(),
         lease_id: "me.1".into(),
         sequence,

@@ -1,7 +1,7 @@
 //! Keys beyond the most that have a meter of their own: what outlives a call finds its meter again, at whichever node (A1, A6, A7).
 
 use super::limits::{DAY_MS, Ground, call, check, definition, ground, name};
-use baton_core::limit::{Definition, Mechanism};
+use baton_core::limit::{Definition, Identity, Mechanism};
 use baton_core::meter::Algorithm;
 use baton_engine::Engine;
 use baton_engine::limit::{Booked, LendCall, ReserveCall, Wanted};
@@ -81,6 +81,7 @@ async fn a_lease_lent_by_one_node_is_the_same_lease_at_another() {
 fn lend(key: &str, lease_id: &str, sequence: u64) -> LendCall {
     LendCall {
         key: key.into(),
+        identity: Identity::default(),
         owner: "somebody".into(),
         lease_id: lease_id.into(),
         sequence,

@@ -1,7 +1,7 @@
 //! Owned limits: one node decides a key, the others forward to it (M3).
 
 use super::limits::{DAY_MS, call, check, definition, name};
-use baton_core::limit::{Definition, Mechanism};
+use baton_core::limit::{Definition, Identity, Mechanism};
 use baton_core::lock::NodeId;
 use baton_core::meter::Algorithm;
 use baton_engine::limit::{CheckCall, Source, Wanted};
@@ -123,6 +123,40 @@ async fn a_key_is_decided_by_its_owner_wherever_it_is_checked_and_exactly() {
     assert!(by_owner > LIMIT * 9 / 10, "of {LIMIT} the owner decided {by_owner}");
     let (leases, _) = ground.nodes[0].0.leases(&name("l"), 10).await.unwrap();
     assert!(leases.len() <= 1, "only the owner holds any: {leases:?}");
+}
+
+/// Who decides the last of three checks at a node that doesn't own the key: the first two find out whether there is anything to spend.
+async fn decides(ground: &Ground, mechanism: Mechanism, anonymous: Mechanism, identity: Identity) -> Source {
+    let definition = Definition {
+        mechanism,
+        anonymous: Some(anonymous),
+        ..definition(Algorithm::FixedWindow, LIMIT, DAY_MS)
+    };
+    ground.nodes[0].0.put_limit(&name("l"), definition).await.unwrap();
+    // Until everybody has heard of it.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let engine = ground.others(ground.owner("k"))[0];
+    let mut source = Source::Fallback;
+    for _ in 0..3 {
+        let calls = [CheckCall { identity, ..call("l", "k", 1) }];
+        source = engine.check_limits(&calls, &Wanted::default()).await.unwrap().checks[0].source;
+    }
+    source
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_known_goes_to_the_owner_and_who_is_not_is_decided_where_they_come_or_the_other_way_round() {
+    let ground = Ground::start(3).await;
+    for (identity, other) in
+        [(Identity::Authenticated, Identity::Anonymous), (Identity::Anonymous, Identity::Authenticated)]
+    {
+        let (known, unknown) = match identity {
+            Identity::Authenticated => (Mechanism::Owned, Mechanism::Leased),
+            Identity::Anonymous => (Mechanism::Leased, Mechanism::Owned),
+        };
+        assert_eq!(decides(&ground, known, unknown, identity).await, Source::Owner, "{identity:?}");
+        assert_eq!(decides(&ground, known, unknown, other).await, Source::Local, "{identity:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,13 +3,18 @@
 //! The domain and the entries' keys name the limit, the entries' values are the key: an operator chooses the former, and a client of the proxy
 //! perhaps the latter. So a name that can't be one is a mistake to be told of, but every value has a key. A client whose value were refused
 //! would pass wherever a proxy lets pass what isn't decided.
+//!
+//! One entry is about neither: [`IDENTITY`] says whether the client is known.
 
 use super::wire::{Entry, RateLimitDescriptor, RateLimitRequest};
 use crate::http::answer::Problem;
 use baton_api::limits;
 use baton_core::Name;
-use baton_core::limit::call_id;
+use baton_core::limit::{Identity, call_id};
 
+/// The entry that says whether the client is known.
+const IDENTITY: &str = "baton_identity";
+const AUTHENTICATED: &[u8] = b"authenticated";
 /// Between the parts of a name, and of a key.
 const SEPARATOR: char = '/';
 /// The key of a value that is empty: no other value's, since theirs have two digits behind a `%`.
@@ -31,10 +36,11 @@ pub(super) fn limit(
     if domain.is_empty() {
         return Err(Problem::invalid("domain", "a domain is needed: it begins the limit's name"));
     }
-    if descriptor.entries.is_empty() || descriptor.entries.iter().any(|entry| entry.key.is_empty()) {
+    let mut entries = naming(&descriptor.entries).peekable();
+    if entries.peek().is_none() || descriptor.entries.iter().any(|entry| entry.key.is_empty()) {
         return Err(Problem::invalid(field, "there must be entries, each with a key: they name the limit"));
     }
-    for entry in &descriptor.entries {
+    for entry in entries {
         name.push(SEPARATOR);
         escape(&mut name, entry.key.as_bytes(), true);
     }
@@ -45,8 +51,9 @@ pub(super) fn limit(
 /// Whose meter it is: the values, joined so that no two lists of as many values are the same key.
 pub(super) fn key(entries: &[Entry]) -> String {
     let mut key = String::new();
-    for (index, entry) in entries.iter().enumerate() {
-        let is_last = index + 1 == entries.len();
+    let mut entries = naming(entries).peekable();
+    while let Some(entry) = entries.next() {
+        let is_last = entries.peek().is_none();
         // How many there are is known from the limit, so the last one needs no end.
         escape(&mut key, &entry.value, !is_last);
         if !is_last {
@@ -63,6 +70,19 @@ pub(super) fn key(entries: &[Entry]) -> String {
         key.extend(digest.iter().map(|byte| format!("{byte:02x}")));
     }
     key
+}
+
+/// The entries that name a limit, and a key of it.
+fn naming(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
+    entries.iter().filter(|entry| entry.key != IDENTITY)
+}
+
+/// Whether the client is known. Whatever else is said than that it is, it isn't: no value is refused.
+pub(super) fn identity(entries: &[Entry]) -> Identity {
+    match entries.iter().find(|entry| entry.key == IDENTITY) {
+        Some(entry) if entry.value != AUTHENTICATED => Identity::Anonymous,
+        Some(_) | None => Identity::Authenticated,
+    }
 }
 
 /// How much a descriptor counts: what it says itself, or the request for all of them, or 1. 0 looks.
@@ -128,6 +148,24 @@ mod tests {
         assert_eq!(named("edge", &[("remote_address", b"10.0.0.1")]), "edge/remote_address");
         assert_eq!(named("edge", &[("tenant", b"a"), ("path", b"/x")]), "edge/tenant/path");
         assert_ne!(named("a/b", &[("c", b"")]), named("a", &[("b", b""), ("c", b"")]));
+    }
+
+    #[test]
+    fn whether_a_client_is_known_is_in_neither_name_nor_key_and_no_value_of_it_is_refused() {
+        for (value, wanted) in [
+            (&b"authenticated"[..], Identity::Authenticated),
+            (b"anonymous", Identity::Anonymous),
+            (b"", Identity::Anonymous),
+            (b"\xff", Identity::Anonymous),
+        ] {
+            let said = described(&[("baton_identity", value), ("ip", b"10.0.0.1")]);
+            assert_eq!(identity(&said.entries), wanted, "{value:?}");
+            assert_eq!(limit("default", "edge", 0, &said).unwrap().key(), "edge/ip");
+            assert_eq!(key(&said.entries), "10.0.0.1");
+        }
+        assert_eq!(identity(&entries(&[("identity", b"anonymous")])), Identity::Authenticated);
+        let alone = limit("default", "edge", 0, &described(&[("baton_identity", b"anonymous")]));
+        assert!(alone.is_err(), "it names nothing");
     }
 
     #[test]

@@ -109,6 +109,7 @@ struct Stream {
 struct Bucket {
     limit: Name,
     key: String,
+    identity: Identity,
     lease_id: String,
     quota: Quota,
 }
@@ -214,6 +215,7 @@ impl Stream {
         Ok(Bucket {
             limit: descriptor::limit(&self.namespace, domain, index, &described)?,
             key: descriptor::key(&described.entries),
+            identity: descriptor::identity(&described.entries),
             lease_id: self.server.engine.new_lease_id(),
             quota: Quota::new(now_ms),
         })
@@ -243,6 +245,7 @@ impl Bucket {
         let message = self.quota.message(now_ms);
         let call = LendCall {
             key: self.key.clone(),
+            identity: self.identity,
             owner: owner.to_owned(),
             lease_id: self.lease_id.clone(),
             sequence: message.sequence,
@@ -277,8 +280,8 @@ impl Bucket {
             return;
         }
         let cost = allowed.min(*limits::COST.end());
-        let identity = Identity::default();
-        let call = CheckCall { limit: self.limit.clone(), key: self.key.clone(), cost, identity };
+        let call =
+            CheckCall { limit: self.limit.clone(), key: self.key.clone(), cost, identity: self.identity };
         let wanted = Wanted { principal: anybody().to_string(), request_id: None, receipt: false };
         // It passed already; what can't be counted is missing in a count that decides nothing.
         drop::<Result<_, LimitError>>(server.engine.check_limits(&[call], &wanted).await);

@@ -18,7 +18,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use baton_api::limits;
-use baton_core::limit::{CalendarUnit, Definition, Identity};
+use baton_core::limit::{CalendarUnit, Definition};
 use baton_engine::Failure;
 use baton_engine::limit::{CheckCall, Checked, Denial, LimitError, Wanted};
 use hyper::header::{self, RETRY_AFTER};
@@ -99,7 +99,8 @@ impl Asked {
                     place
                 }
                 None => {
-                    asked.calls.push(CheckCall { limit, key, cost, identity: Identity::default() });
+                    let identity = descriptor::identity(&descriptor.entries);
+                    asked.calls.push(CheckCall { limit, key, cost, identity });
                     asked.calls.len() - 1
                 }
             };

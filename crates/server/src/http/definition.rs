@@ -18,11 +18,15 @@ pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
     let usual = if said.calendar.is_some() { Algorithm::FixedWindow } else { Algorithm::TokenBucket };
     let algorithm = said.algorithm.map_or(preset.map_or(usual, |preset| preset.0), algorithm);
     let mechanism = said.mechanism.map_or(preset.map_or(Mechanism::Central, |preset| preset.1), mechanism);
+    // The same for all is no mechanism of their own.
+    let anonymous = said.anonymous_mechanism.map(self::mechanism).filter(|own| *own != mechanism);
     let on_failure = said.on_failure.map_or(preset.map_or(Policy::Closed, |preset| preset.2), policy);
-    let is_usual = mechanism == Mechanism::Central && purpose.is_some_and(Purpose::is_audited);
+    let is_usual =
+        mechanism == Mechanism::Central && anonymous.is_none() && purpose.is_some_and(Purpose::is_audited);
     let calendar = calendar(&said, algorithm)?;
     let window_ms = window(&said, algorithm, calendar.as_ref())?;
-    let hot_key = hot_key(&said, mechanism)?;
+    let is_owned = [Some(mechanism), anonymous].contains(&Some(Mechanism::Owned));
+    let hot_key = hot_key(&said, is_owned)?;
     let mut overrides: Vec<_> =
         said.overrides.into_iter().map(|own| Override { key: own.key, limit: own.limit }).collect();
     overrides.sort_by(|one, other| one.key.cmp(&other.key));
@@ -34,6 +38,7 @@ pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
         staggered: said.staggered.unwrap_or(calendar.is_none()),
         calendar,
         mechanism,
+        anonymous,
         on_failure,
         purpose,
         lease_size: said.lease_size,
@@ -103,7 +108,7 @@ fn window(
     }
 }
 
-fn hot_key(said: &LimitDefinition, mechanism: Mechanism) -> Result<Mitigation, ErrorBody> {
+fn hot_key(said: &LimitDefinition, is_owned: bool) -> Result<Mitigation, ErrorBody> {
     let refused = |field: &str, message: &str| Err(ErrorBody::invalid(field, message));
     if said.hot_key_parts.is_some() && said.hot_key != Some(wire::HotKey::Split) {
         return refused("hotKeyParts", "hotKeyParts goes with hotKey split only");
@@ -120,7 +125,7 @@ fn hot_key(said: &LimitDefinition, mechanism: Mechanism) -> Result<Mitigation, E
             return Ok(Mitigation::Cap { per_second: said.hot_key_cap.unwrap_or(CAP) });
         }
     };
-    if mechanism != Mechanism::Owned {
+    if !is_owned {
         return refused(
             "hotKey",
             "only owned limits have owners to relieve: mechanism must be owned, or hotKey cap",
@@ -135,13 +140,14 @@ fn fits(definition: &Definition) -> Result<(), ErrorBody> {
     if definition.burst.is_some() && algorithm != Algorithm::TokenBucket {
         return refused("burst", "burst goes with the algorithm token_bucket only".into());
     }
-    if definition.mechanism != Mechanism::Central && algorithm == Algorithm::InFlight {
+    let is_central = definition.mechanisms().all(|mechanism| mechanism == Mechanism::Central);
+    if !is_central && algorithm == Algorithm::InFlight {
         return refused(
             "mechanism",
             "what is in flight is counted at the store: mechanism must be central".into(),
         );
     }
-    if definition.audit && definition.mechanism != Mechanism::Central {
+    if definition.audit && !is_central {
         return refused(
             "audit",
             "what is decided out of a lease is not written down one by one: mechanism must be central".into(),
@@ -174,7 +180,8 @@ fn fits(definition: &Definition) -> Result<(), ErrorBody> {
 
 /// What goes with an approximate limit only, and what doesn't go with one.
 fn fits_mechanism(definition: &Definition) -> Result<(), ErrorBody> {
-    let is_approximate = definition.mechanism == Mechanism::Approximate;
+    let is_approximate = definition.is_ever(Mechanism::Approximate);
+    let is_leased = definition.is_ever(Mechanism::Leased) || definition.is_ever(Mechanism::Owned);
     let only = [
         ("epsilon", definition.epsilon),
         ("lowWatermark", definition.low_watermark),
@@ -183,7 +190,7 @@ fn fits_mechanism(definition: &Definition) -> Result<(), ErrorBody> {
     if let Some((field, _)) = only.into_iter().find(|(_, said)| said.is_some() && !is_approximate) {
         return Err(ErrorBody::invalid(field, format!("{field} goes with mechanism approximate only")));
     }
-    if is_approximate && definition.lease_ttl_ms.is_some() {
+    if is_approximate && !is_leased && definition.lease_ttl_ms.is_some() {
         let message = "slack lives for four times syncMillis: leave leaseTtlMillis out";
         return Err(ErrorBody::invalid("leaseTtlMillis", message));
     }
@@ -197,7 +204,7 @@ fn fits_mechanism(definition: &Definition) -> Result<(), ErrorBody> {
 /// What a definition says, with what was chosen.
 pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
     let Definition { algorithm: counted, .. } = definition;
-    let is_approximate = definition.mechanism == Mechanism::Approximate;
+    let is_approximate = definition.is_ever(Mechanism::Approximate);
     let approximate = |said: Option<u64>, usual| said.or(is_approximate.then_some(usual));
     LimitDefinition {
         limit: definition.limit,
@@ -211,12 +218,8 @@ pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
             Algorithm::InFlight => wire::Algorithm::InFlight,
         }),
         burst: definition.burst,
-        mechanism: Some(match definition.mechanism {
-            Mechanism::Central => wire::Mechanism::Central,
-            Mechanism::Leased => wire::Mechanism::Leased,
-            Mechanism::Owned => wire::Mechanism::Owned,
-            Mechanism::Approximate => wire::Mechanism::Approximate,
-        }),
+        mechanism: Some(shown_mechanism(definition.mechanism)),
+        anonymous_mechanism: definition.anonymous.map(shown_mechanism),
         on_failure: Some(match definition.on_failure {
             Policy::Closed => wire::FailurePolicy::Closed,
             Policy::ClosedLocal => wire::FailurePolicy::ClosedLocal,
@@ -249,9 +252,7 @@ pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
         expected_nodes: definition.expected_nodes,
         max_keys: Some(definition.keys_max),
         hot_key: match definition.hot_key {
-            Mitigation::Delegate => {
-                (definition.mechanism == Mechanism::Owned).then_some(wire::HotKey::Delegate)
-            }
+            Mitigation::Delegate => definition.is_ever(Mechanism::Owned).then_some(wire::HotKey::Delegate),
             Mitigation::Split { .. } => Some(wire::HotKey::Split),
             Mitigation::Pin => Some(wire::HotKey::Pin),
             Mitigation::Cap { .. } => Some(wire::HotKey::Cap),
@@ -281,6 +282,15 @@ fn algorithm(said: wire::Algorithm) -> Algorithm {
         wire::Algorithm::FixedWindow => Algorithm::FixedWindow,
         wire::Algorithm::SlidingLog => Algorithm::SlidingLog,
         wire::Algorithm::InFlight => Algorithm::InFlight,
+    }
+}
+
+fn shown_mechanism(mechanism: Mechanism) -> wire::Mechanism {
+    match mechanism {
+        Mechanism::Central => wire::Mechanism::Central,
+        Mechanism::Leased => wire::Mechanism::Leased,
+        Mechanism::Owned => wire::Mechanism::Owned,
+        Mechanism::Approximate => wire::Mechanism::Approximate,
     }
 }
 

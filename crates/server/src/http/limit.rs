@@ -53,7 +53,7 @@ async fn checked(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     let request: LimitCheckRequest = exchange.read(body, BODY_BYTES_MAX).await?;
     request.check()?;
     let LimitCheckRequest { key, cost, identity, request_id, receipt } = request;
-    let identity = identity.map_or(Identity::default(), who);
+    let identity = who(identity);
     let _place = exchange.enter(Class::Work)?;
     let calls = [CheckCall { limit, key, cost, identity }];
     let wanted = Wanted { principal: anybody().to_string(), request_id, receipt };
@@ -66,10 +66,10 @@ async fn checked(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     Ok(quota::describe(response, &calls, &answered))
 }
 
-fn who(identity: wire::Identity) -> Identity {
+fn who(identity: Option<wire::Identity>) -> Identity {
     match identity {
-        wire::Identity::Anonymous => Identity::Anonymous,
-        wire::Identity::Authenticated => Identity::Authenticated,
+        Some(wire::Identity::Anonymous) => Identity::Anonymous,
+        Some(wire::Identity::Authenticated) | None => Identity::Authenticated,
     }
 }
 
@@ -104,7 +104,7 @@ async fn all_checked(exchange: &Exchange, body: Body) -> Result<Response, Proble
             limit: Name::new(namespace, &check.limit),
             key: check.key,
             cost: check.cost,
-            identity: Identity::default(),
+            identity: who(check.identity),
         })
         .collect();
     let _place = exchange.enter(Class::Work)?;
@@ -259,9 +259,18 @@ async fn leased(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     let name = exchange.name(NAME)?;
     let request: LeaseRequest = exchange.read(body, BODY_BYTES_MAX).await?;
     request.check()?;
-    let LeaseRequest { key, node_id, lease_id, sequence, want, spent, kept, version, ttl_millis } = request;
-    let ttl_ms = ttl_millis.unwrap_or_default();
-    let call = LendCall { key, owner: node_id, lease_id, sequence, spent, kept, want, version, ttl_ms };
+    let call = LendCall {
+        key: request.key,
+        identity: who(request.identity),
+        owner: request.node_id,
+        lease_id: request.lease_id,
+        sequence: request.sequence,
+        spent: request.spent,
+        kept: request.kept,
+        want: request.want,
+        version: request.version,
+        ttl_ms: request.ttl_millis.unwrap_or_default(),
+    };
     let _place = exchange.enter(Class::Urgent)?;
     let lent = exchange.server.engine.lend(&name, &call).await?;
     let response = LeaseResponse {
@@ -274,6 +283,7 @@ async fn leased(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
             sync_millis: slack.sync_ms,
             low: slack.low,
             left: slack.left,
+            max_size: slack.size_max,
         }),
         limit: lent.capacity,
         remaining: lent.remaining,

@@ -19,6 +19,9 @@ pub(crate) struct Check {
     limit: String,
     key: String,
     cost: u64,
+    /// Whether it is of somebody who isn't known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    anonymous: bool,
 }
 
 impl Checks {
@@ -28,6 +31,7 @@ impl Checks {
             limit: call.limit.key().into(),
             key: call.key.clone(),
             cost: call.cost,
+            anonymous: call.identity == Identity::Anonymous,
         };
         Self { checks: calls.iter().map(check).collect() }
     }
@@ -37,8 +41,7 @@ impl Checks {
             limit: Name::new(&check.namespace, &check.limit),
             key: check.key,
             cost: check.cost,
-            // Only an approximate limit asks, and that isn't forwarded.
-            identity: Identity::default(),
+            identity: if check.anonymous { Identity::Anonymous } else { Identity::Authenticated },
         };
         self.checks.into_iter().map(call).collect()
     }
@@ -139,6 +142,18 @@ impl From<Verdict> for PeerVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_check_arrives_as_it_was_sent_and_one_of_an_older_version_is_of_somebody_known() {
+        let call = |identity| CheckCall { limit: Name::new("n", "l"), key: "k".into(), cost: 3, identity };
+        let calls = [call(Identity::Anonymous), call(Identity::Authenticated)];
+        let text = serde_json::to_string(&Checks::of(&calls)).unwrap();
+        let read: Checks = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.into_calls(), calls, "{text}");
+        let older = r#"{"checks":[{"namespace":"n","limit":"l","key":"k","cost":3}]}"#;
+        let read: Checks = serde_json::from_str(older).unwrap();
+        assert_eq!(read.into_calls(), calls[1..]);
+    }
 
     #[test]
     fn every_verdict_arrives_as_it_was_given() {

@@ -1,8 +1,8 @@
 //! What is recommended to whom, and how the figures stand to each other.
 
 use super::definitions::plain;
-use crate::limit::advise::{Advice, Figures};
-use crate::limit::{Answer, Definition, Policy, Purpose, Question, Way, advise};
+use crate::limit::advise::{Advice, Figures, Measured};
+use crate::limit::{Answer, Definition, Policy, Purpose, Question, Way};
 use crate::meter::Algorithm;
 
 fn question(purpose: Purpose) -> Question {
@@ -17,6 +17,11 @@ fn question(purpose: Purpose) -> Question {
         is_counted_elsewhere: false,
         is_exact: false,
     }
+}
+
+/// Nobody measures.
+fn advise(question: &Question) -> Advice {
+    crate::limit::advise(question, |_| None)
 }
 
 fn of(advice: &Advice, way: Way) -> &Figures {
@@ -85,4 +90,22 @@ fn what_may_pass_besides_is_itemised_by_mechanism() {
     assert_eq!(of(&advice, Way::Leased).worst, Some(1_000));
     assert!(advice.policy.starts_with("closed"), "{}", advice.policy);
     assert!(of(&advice, Way::Leased).outage.contains("spent first"));
+}
+
+#[test]
+fn what_was_measured_is_said_where_as_much_is_wanted_as_there_is_and_else_what_is_reckoned() {
+    let measured = Measured { store_operations: 77.0, added_latency_us: 5.0 };
+    let said = |rate: u64| {
+        let question = Question { rate, ..question(Purpose::Abuse) };
+        let advice = crate::limit::advise(&question, |_| Some(measured));
+        let leased = of(&advice, Way::Leased).clone();
+        (leased.store_operations, leased.added_latency_us, leased.is_most, leased.is_short)
+    };
+    assert_eq!(said(150_000), (77.0, 5.0, false, true));
+    // Four fifths of the limit: there is enough, but holders already meet.
+    assert_eq!(said(114_000), (77.0, 5.0, false, false));
+    assert_ne!(said(100_000).0, 77.0);
+    let unmeasured = advise(&Question { rate: 150_000, ..question(Purpose::Abuse) });
+    let leased = of(&unmeasured, Way::Leased);
+    assert_eq!((leased.store_operations, leased.is_most), (300_000.0, true));
 }

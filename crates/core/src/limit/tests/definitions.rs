@@ -2,8 +2,8 @@
 
 use crate::limit::definition::OVERRIDES_MAX;
 use crate::limit::{
-    Calendar, CalendarUnit, Defined, Definition, Mechanism, Mitigation, Override, Policy, Purpose, Put,
-    bound, put, remove,
+    Calendar, CalendarUnit, Defined, Definition, Identity, Mechanism, Mitigation, Override, Policy, Purpose,
+    Put, bound, put, remove,
 };
 use crate::meter::{Algorithm, Edges, Reclaim};
 use crate::name::Name;
@@ -34,6 +34,7 @@ prop_compose! {
         flags: [bool; 4],
         calendar in prop::option::of(("[A-Za-z/]{0,20}", any::<bool>())),
         mechanism in prop::sample::select(Mechanism::ALL.to_vec()),
+        anonymous in prop::option::of(prop::sample::select(Mechanism::ALL.to_vec())),
         on_failure in prop::sample::select(Policy::ALL.to_vec()),
         purpose in prop::option::of(prop::sample::select(Purpose::ALL.to_vec())),
         overrides in prop::collection::vec((".{0,12}", any::<u64>()), 0..5),
@@ -46,6 +47,7 @@ prop_compose! {
         ],
     ) -> Definition {
         let [limit, window_ms, burst, lease_size, lease_ttl_ms, local_cap, expected_nodes, keys_max] = numbers;
+        let is_approximate = [Some(mechanism), anonymous].contains(&Some(Mechanism::Approximate));
         let unit = |is_day| if is_day { CalendarUnit::Day } else { CalendarUnit::Month };
         Definition {
             algorithm,
@@ -55,14 +57,15 @@ prop_compose! {
             calendar: calendar.map(|(time_zone, is_day)| Calendar { unit: unit(is_day), time_zone }),
             staggered: flags[0],
             mechanism,
+            anonymous,
             on_failure,
             purpose,
             lease_size: some(lease_size),
             lease_ttl_ms: some(lease_ttl_ms),
             reclaim: if flags[1] { Reclaim::Drop } else { Reclaim::Burn },
-            epsilon: slack[0].filter(|_| mechanism == Mechanism::Approximate),
-            low_watermark: slack[1].filter(|_| mechanism == Mechanism::Approximate),
-            sync_ms: slack[2].filter(|_| mechanism == Mechanism::Approximate),
+            epsilon: slack[0].filter(|_| is_approximate),
+            low_watermark: slack[1].filter(|_| is_approximate),
+            sync_ms: slack[2].filter(|_| is_approximate),
             local_cap: some(local_cap),
             expected_nodes: some(expected_nodes),
             keys_max,
@@ -95,6 +98,9 @@ fn a_definition_without_end_or_of_another_version_is_unreadable() {
     let mut value = plain(1, 1).encode().to_vec();
     value.extend([1, 1]);
     assert!(Definition::decode(&value).is_err(), "one part is no split");
+    let mut value = plain(1, 1).encode().to_vec();
+    value.extend([0, 0, 9]);
+    assert!(Definition::decode(&value).is_err(), "there is no such mechanism");
     let many = Override { key: "k".into(), limit: 1 };
     let definition = Definition { overrides: vec![many; OVERRIDES_MAX + 1], ..plain(1, 1) };
     assert!(Definition::decode(&definition.encode()).is_err());
@@ -111,6 +117,23 @@ fn a_key_of_its_own_has_its_own_limit_and_bursts_in_proportion() {
     }
     let fixed = Definition { algorithm: Algorithm::FixedWindow, ..bucket };
     assert_eq!(fixed.capacity_of("acme"), 50, "a burst is a bucket's");
+}
+
+#[test]
+fn who_is_not_known_follows_a_mechanism_of_their_own_if_there_is_one_and_nothing_else_differs() {
+    let definition = Definition { mechanism: Mechanism::Owned, ..plain(1_000, 60_000) };
+    assert_eq!(definition.own_of(Identity::Anonymous), None);
+    let two = Definition { anonymous: Some(Mechanism::Approximate), ..definition };
+    assert_eq!(two.own_of(Identity::Authenticated), None);
+    let own = Definition { mechanism: Mechanism::Approximate, ..two.clone() };
+    assert_eq!(two.own_of(Identity::Anonymous), Some(own));
+    assert!(two.is_ever(Mechanism::Owned) && two.is_ever(Mechanism::Approximate));
+    assert!(!two.is_ever(Mechanism::Leased));
+    // Each by its own rule of the one meter: what is exact stays so.
+    let defined = Defined { definition: two, version: Revision(1) };
+    let own = defined.own_of(Identity::Anonymous).unwrap();
+    assert_eq!((defined.rule("k", None).capacity, own.rule("k", None).capacity), (1_000, 1_005));
+    assert_eq!(defined.rule("k", None).version, own.rule("k", None).version);
 }
 
 #[test]
