@@ -10,9 +10,9 @@ use crate::limit::forward::Forwarding;
 use crate::limit::holding::{self, Rounds};
 use crate::limit::hot::{self, HotKeys};
 use crate::limit::keys::Keys;
-use crate::limit::leasing::Purses;
 use crate::limit::log::{self, Logs};
 use crate::limit::overshoot::Overshoots;
+use crate::limit::purses::Purses;
 use crate::limit::returning;
 use crate::lock::desks::Desks;
 use crate::lock::history::History;
@@ -325,7 +325,12 @@ impl Node {
 
     /// Milliseconds since it was started, by its own monotonic clock.
     pub fn uptime_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
+        self.uptime_ms_at(Instant::now())
+    }
+
+    /// The same, at a moment that is known: reading a clock takes as long as deciding a check.
+    pub fn uptime_ms_at(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.started).as_millis() as u64
     }
 
     /// A number that no other call on this node has.

@@ -73,10 +73,14 @@ pub fn definition_key(name: &Name) -> Key {
     name.record(DEFINITION, &[])
 }
 
-/// Where the meter of a limit's key is. Keys are spread over all groups, whatever limit they are of.
+/// In which group the meter of a limit's key is. Keys are spread over all of them, whatever limit they are of.
+pub fn meter_group(name: &Name, key: &str) -> Group {
+    Group::of(&[name.path(), key.as_bytes()])
+}
+
+/// Where the meter of a limit's key is.
 pub fn meter_key(name: &Name, key: &str) -> Key {
-    let group = Group::of(&[name.path(), key.as_bytes()]);
-    Key::new(group, [&METER[..], name.path(), &[0], key.as_bytes()].concat())
+    Key::new(meter_group(name, key), [&METER[..], name.path(), &[0], key.as_bytes()].concat())
 }
 
 /// What the names of a limit's meters begin with, in every group.

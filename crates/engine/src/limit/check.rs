@@ -2,9 +2,10 @@
 
 use super::calls::{Answered, CheckCall, Checked, Denial, LimitError, Place, Source};
 use super::definitions::Current;
-use super::leasing::{Local, PurseKey, Ticket};
+use super::leasing::{Local, Ticket};
 use super::log::Room;
 use super::owned::Way;
+use super::purses::Sought;
 use crate::engine::{Engine, Node};
 use crate::failure::Failure;
 use crate::metrics::Metrics;
@@ -44,6 +45,11 @@ impl Engine {
     pub async fn check_limits(&self, calls: &[CheckCall], wanted: &Wanted) -> Result<Answered, LimitError> {
         let node = &self.node;
         let answered = node.check_limits(calls, wanted, false).await;
+        if answered.as_ref().is_ok_and(Answered::is_plain) {
+            node.metrics.limit_allowed.inc();
+            node.metrics.limit_local.inc();
+            return answered;
+        }
         let outcome = match &answered {
             Ok(answered) if answered.allowed => "allowed",
             Ok(_) => "refused",
@@ -66,17 +72,41 @@ impl Node {
         wanted: &Wanted,
         is_forwarded: bool,
     ) -> Result<Answered, LimitError> {
-        let until = self.deadline();
+        let at = Instant::now();
+        let until = at + self.config.store_deadline;
         // What must be remembered, or may be given back, is the store's to decide.
         let may_be_local = wanted.request_id.is_none() && !wanted.receipt;
+        for call in calls {
+            self.hot.note(call, || self.uptime_ms_at(at));
+        }
+        let mut first = None;
+        if let [call] = calls
+            && may_be_local
+            && call.cost > 0
+        {
+            let current = self.definition_at(&call.limit, at, until).await;
+            let current = current.map(|current| current.of(call.identity));
+            if let Ok(current) = &current
+                && let Some(checked) = self.check_now(call, current, self.uptime_ms_at(at))
+            {
+                return Ok(Answered {
+                    allowed: true,
+                    indices: vec![0],
+                    checks: vec![checked],
+                    refused: None,
+                });
+            }
+            first = Some(current);
+        }
         let mut checks: Vec<Option<Checked>> = vec![None; calls.len()];
         let mut spent = SpentHere { node: self, places: Vec::new() };
         let (mut refused, mut rooms, mut low) = (None, Vec::new(), vec![false; calls.len()]);
-        for call in calls {
-            self.hot.note(call, self.uptime_ms());
-        }
         for (index, call) in calls.iter().enumerate().filter(|(_, call)| call.cost > 0) {
-            let current = match self.definition(&call.limit, until).await {
+            let current = match first.take() {
+                Some(current) => current,
+                None => self.definition_at(&call.limit, at, until).await,
+            };
+            let current = match current {
                 // What is asked next fails likewise, and then its policy decides.
                 Err(LimitError::Failed(_)) => continue,
                 current => current?.of(call.identity),
@@ -92,7 +122,7 @@ impl Node {
             if !may_be_local {
                 continue;
             }
-            let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
+            let metered = self.metered_here(call, &current);
             match self.way(call, &current, metered) {
                 Way::Here => {}
                 // Of several an owner elsewhere can't give back what it has spent: the store decides them.
@@ -110,16 +140,13 @@ impl Node {
                     continue;
                 }
                 Local::Spent { remaining, reset_ms, renewed, ticket } => {
-                    let definition = &current.defined.definition;
-                    let meter = meter_key(&call.limit, metered);
-                    let place = PurseKey::of(meter, definition, call.identity);
-                    let is_owned = definition.mechanism == Mechanism::Owned;
+                    let is_owned = current.defined.definition.mechanism == Mechanism::Owned;
                     let source = match renewed {
-                        _ if is_owned && self.owns(&place.meter) => Source::Owner,
+                        _ if is_owned && self.owns(&meter_key(&call.limit, metered)) => Source::Owner,
                         true => Source::Renewed,
                         false => Source::Local,
                     };
-                    spent.places.push((place, call.cost, ticket));
+                    spent.places.push((self.purse_of(call, &current, metered), call.cost, ticket));
                     (remaining, reset_ms, source)
                 }
                 Local::Refused { retry_after_ms, reset_ms } => {
@@ -171,6 +198,27 @@ impl Node {
         let refused = refused.zip(place).map(|((_, denial), place)| (place, denial));
         let (indices, checks) = found.into_iter().unzip();
         Ok(Answered { allowed: refused.is_none(), indices, checks, refused })
+    }
+
+    /// A check that is spent out of a lease as it is: most are, and there is nothing to wait for, to ask or to put back.
+    fn check_now(self: &Arc<Self>, call: &CheckCall, current: &Current, now_ms: u64) -> Option<Checked> {
+        let definition = &current.defined.definition;
+        let is_leased = matches!(definition.mechanism, Mechanism::Leased | Mechanism::Approximate);
+        let is_capped = matches!(definition.hot_key, Mitigation::Cap { .. });
+        if !is_leased || is_capped || definition.audit {
+            return None;
+        }
+        let (remaining, reset_ms) = self.spend_now(call, current, now_ms)?;
+        Some(Checked::plain(current, &call.key, remaining, reset_ms, Source::Local))
+    }
+
+    /// Whose meter a check is of. A key with a purse has its own, and is among those that have one by every message about it: nobody
+    /// has to look there for each check.
+    fn metered_here<'a>(&self, call: &'a CheckCall, current: &Current) -> &'a str {
+        if self.has_purse(&self.purse_of(call, current, &call.key)) {
+            return &call.key;
+        }
+        self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key)
     }
 
     /// The refusal of a check of a hot key, if that is capped and has had as many in this second as it may. Nothing is counted by it.
@@ -358,7 +406,7 @@ impl Node {
                 let retry_ms =
                     || denial.filter(|_| Some(index) == refused).map(|(_, denial)| denial.retry_after_ms);
                 self.note_seen(
-                    &PurseKey::of(claim.key.clone(), definition, call.identity),
+                    &self.purse_of(call, &current, metered.key(&call.key)),
                     Seen::of(meter, rule),
                     retry_ms().map(|retry_ms| (call.cost, retry_ms)),
                 );
@@ -385,14 +433,21 @@ impl Node {
 /// What was spent here for checks that may still not pass: put back unless they do, also if their caller goes away.
 struct SpentHere<'a> {
     node: &'a Node,
-    places: Vec<(PurseKey, u64, Ticket)>,
+    places: Vec<(Sought<'a>, u64, Ticket)>,
 }
 
 impl Drop for SpentHere<'_> {
     fn drop(&mut self) {
-        for (place, cost, ticket) in self.places.drain(..) {
-            self.node.unspend(&place, cost, ticket);
+        for (sought, cost, ticket) in self.places.drain(..) {
+            self.node.unspend(&sought, cost, ticket);
         }
+    }
+}
+
+impl Answered {
+    /// One check, allowed by this node out of what it had.
+    fn is_plain(&self) -> bool {
+        self.allowed && matches!(&self.checks[..], [checked] if checked.source == Source::Local)
     }
 }
 

@@ -138,19 +138,20 @@ impl Definitions {
     }
 
     /// What is known, and whether it should be read again.
-    fn get(&self, name: &Name, now: WallTime) -> Option<(Current, Standing)> {
+    fn get(&self, name: &Name, at: Instant, now: impl Fn() -> WallTime) -> Option<(Current, Standing)> {
         let mut known = self.known();
         let known = known.get_mut(name)?;
-        let is_stale = known.is_doubted || known.read_at.elapsed() > FRESH;
+        let is_stale = known.is_doubted || at.saturating_duration_since(known.read_at) > FRESH;
         if is_stale {
             // One reader is enough: others see it as fresh meanwhile.
-            known.read_at = Instant::now();
+            known.read_at = at;
             known.is_doubted = false;
         }
-        if let Some(calendar) = &known.defined.definition.calendar
-            && known.edges.is_none_or(|edges| !(edges[0]..edges[1]).contains(&now.0))
-        {
-            known.edges = calendar.edges(now).or(known.edges);
+        if let Some(calendar) = &known.defined.definition.calendar {
+            let now = now();
+            if known.edges.is_none_or(|edges| !(edges[0]..edges[1]).contains(&now.0)) {
+                known.edges = calendar.edges(now).or(known.edges);
+            }
         }
         let standing = match (known.is_assumed, is_stale) {
             (true, _) => Standing::Assumed,
@@ -223,7 +224,17 @@ impl Node {
         name: &Name,
         until: Instant,
     ) -> Result<Current, LimitError> {
-        match self.definitions.get(name, self.now()) {
+        self.definition_at(name, Instant::now(), until).await
+    }
+
+    /// The same, for who knows what time it is.
+    pub(super) async fn definition_at(
+        self: &Arc<Self>,
+        name: &Name,
+        at: Instant,
+        until: Instant,
+    ) -> Result<Current, LimitError> {
+        match self.definitions.get(name, at, || self.now()) {
             Some((current, Standing::Fresh)) => Ok(current),
             Some((current, Standing::Stale)) => {
                 let (node, name) = (self.clone(), name.clone());
@@ -246,8 +257,8 @@ impl Node {
     ) -> Current {
         let (current, is_changed) = self.definitions.learn(name, defined, now);
         if is_changed {
-            let (node, name, version) = (self.clone(), name.clone(), current.defined.version);
-            tokio::spawn(async move { node.give_back_of(&name, version).await });
+            let (node, name, defined) = (self.clone(), name.clone(), current.defined.clone());
+            tokio::spawn(async move { node.give_back_of(&name, &defined).await });
         }
         current
     }
@@ -260,7 +271,7 @@ impl Node {
 
     /// What is known without asking anybody.
     pub(super) fn known_definition(&self, name: &Name) -> Option<Current> {
-        self.definitions.get(name, self.now()).map(|(current, _)| current)
+        self.definitions.get(name, Instant::now(), || self.now()).map(|(current, _)| current)
     }
 
     /// What the store says.

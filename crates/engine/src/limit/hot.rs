@@ -49,13 +49,13 @@ struct Found {
 
 impl HotKeys {
     /// A check came. Most are passed over, and so is one that would have to wait for another.
-    pub fn note(&self, call: &CheckCall, now_ms: u64) {
+    pub fn note(&self, call: &CheckCall, now_ms: impl Fn() -> u64) {
         if !self.checks.fetch_add(1, Ordering::Relaxed).is_multiple_of(SAMPLE) {
             return;
         }
         let Ok(mut sketch) = self.sketch.try_lock() else { return };
         let hash = self.hasher.hash_one((call.limit.path(), &call.key));
-        sketch.note(hash, SAMPLE, now_ms, || (call.limit.clone(), call.key.clone()));
+        sketch.note(hash, SAMPLE, now_ms(), || (call.limit.clone(), call.key.clone()));
     }
 
     fn look(&self, now_ms: u64) -> usize {

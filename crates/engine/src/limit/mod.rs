@@ -9,7 +9,7 @@
 //! - `keys`: how many keys a limit has, so that there is an end to their meters
 //! - `check`: one check, or several together
 //! - `charging`: the way to the store
-//! - `leasing`: decided here, out of what was debited at the store
+//! - `leasing`: decided here, out of what was debited at the store; `held`: a key's, `purses`: where they are
 //! - `owned`, `forward`: decided at the node that owns the key, and how checks get there
 //! - `hot`: keys that are used far more than others
 //! - `returning`: giving back what was leased and isn't needed, and everything before the node stops
@@ -29,16 +29,18 @@ mod check;
 pub(crate) mod definitions;
 pub(crate) mod fallback;
 pub(crate) mod forward;
+mod held;
 pub(crate) mod holding;
 pub(crate) mod hot;
 mod inspect;
 pub(crate) mod keys;
-pub(crate) mod leasing;
+mod leasing;
 mod lend;
 pub(crate) mod log;
 mod manage;
 pub(crate) mod overshoot;
 mod owned;
+pub(crate) mod purses;
 pub(crate) mod returning;
 
 pub use calls::{

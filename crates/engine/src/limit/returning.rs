@@ -1,9 +1,9 @@
 //! What was leased and isn't needed goes back: what is idle all the time, and everything before the node stops.
 
-use super::leasing::{Lapsed, Leaving, PurseKey};
+use super::purses::{Leaving, Leavings};
 use crate::engine::Node;
-use baton_core::limit::purse::Message;
-use baton_core::{Key, Name, Revision};
+use baton_core::Name;
+use baton_core::limit::{Defined, meter_group, meter_key};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -20,37 +20,41 @@ const STOPPING_MAX: Duration = Duration::from_secs(2);
 
 impl Node {
     /// Says all of it to the store, so many at a time.
-    async fn tell(self: &Arc<Self>, leaving: Vec<(PurseKey, Message)>, at_once: usize) {
+    async fn tell(self: &Arc<Self>, leaving: Leavings, at_once: usize) {
+        for lapsed in &leaving.lapsed {
+            let whose = &lapsed.whose;
+            self.log_lapse(&whose.limit, &whose.key, &self.row_id(lapsed.number), lapsed.amount);
+        }
         let mut under_way = JoinSet::new();
-        for (place, message) in leaving {
+        for (whose, message) in leaving.messages {
             if under_way.len() >= at_once {
                 // One that panicked has given nothing back: the lease's end does.
                 drop(under_way.join_next().await);
             }
-            under_way.spawn(self.clone().renew(place, message));
+            under_way.spawn(self.clone().renew(whose, message));
         }
         while under_way.join_next().await.is_some() {}
     }
 
-    /// What an older definition than this version has given goes back, without waiting for its key to come again.
-    pub(super) async fn give_back_of(self: &Arc<Self>, limit: &Name, version: Revision) {
-        let leaving = self.purses.outdated(limit, version, self.uptime_ms());
-        self.tell(leaving, AT_ONCE).await;
-    }
-
-    fn log_lapses(&self, lapsed: &[Lapsed]) {
-        for Lapsed { limit, key, id, amount } in lapsed {
-            self.log_lapse(limit, key, id, *amount);
+    /// What an older definition than this one has given goes back, without waiting for its key to come again.
+    pub(super) async fn give_back_of(self: &Arc<Self>, limit: &Name, defined: &Defined) {
+        let mut is_more = true;
+        while is_more && !self.is_draining() {
+            let leaving = self.purses.outdated(limit, defined, self.uptime_ms());
+            is_more = leaving.is_full();
+            self.tell(leaving, AT_ONCE).await;
         }
     }
 
     /// Gives back all there is, and what is under way when it has come.
     async fn give_all_back(self: &Arc<Self>) {
         loop {
-            let (leaving, lapsed) = self.purses.leaving(Leaving::All, self.uptime_ms(), |_| false);
-            self.log_lapses(&lapsed);
-            let is_empty = leaving.is_empty();
+            let leaving = self.purses.leaving(Leaving::All, self.uptime_ms(), |_, _| false);
+            let (is_empty, is_more) = (leaving.messages.is_empty(), leaving.is_full());
             self.tell(leaving, AT_ONCE_WHEN_STOPPING).await;
+            if is_more {
+                continue;
+            }
             match self.purses.next_answer() {
                 Some(answer) => answer.await,
                 None if is_empty => return,
@@ -62,17 +66,22 @@ impl Node {
 
 /// Looks after purses until the node drains.
 pub(crate) async fn keep(node: Arc<Node>) {
+    let mut is_more = false;
     loop {
         tokio::select! {
             biased;
             () = node.draining.wait() => return,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(LOOK_EVERY), if !is_more => {}
+            () = std::future::ready(()), if is_more => {}
         }
-        let now_ms = node.uptime_ms();
+        let (now_ms, ring) = (node.uptime_ms(), node.members.ring());
         // Of an owned limit that which another node owns now is that one's to spend.
-        let is_anothers = |place: &Key| !node.owns(place) && !node.hot.is_told(place, now_ms);
-        let (leaving, lapsed) = node.purses.leaving(Leaving::Idle, now_ms, is_anothers);
-        node.log_lapses(&lapsed);
+        let is_anothers = |limit: &Name, key: &str| {
+            ring.owner(meter_group(limit, key)) != Some(node.id)
+                && !node.hot.is_told(&meter_key(limit, key), now_ms)
+        };
+        let leaving = node.purses.leaving(Leaving::Idle, now_ms, is_anothers);
+        is_more = leaving.is_full();
         node.tell(leaving, AT_ONCE).await;
     }
 }
