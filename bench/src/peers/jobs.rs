@@ -53,7 +53,7 @@ impl Sink {
     pub fn job(&self, schedule: &str, jitter_ms: u64) -> String {
         let url = format!("http://{}/", self.address);
         format!(
-            r#"{{"schedule":"{schedule}","jitterMillis":{jitter_ms},"keepRuns":1,"target":{{"http":{{"url":"{url}"}}}}}}"#
+            r#"{{"schedule":"{schedule}","jitterMillis":{jitter_ms},"keepRuns":10,"target":{{"http":{{"url":"{url}"}}}}}}"#
         )
     }
 }
