@@ -222,7 +222,7 @@ fn a_run_that_is_called_off_at_another_node_is_stopped_where_it_runs() {
         // It never answers, and says when whoever asked has gone.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (came, has_come) = std::sync::mpsc::channel();
+        let (came, has_come) = std::sync::mpsc::sync_channel(2);
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
