@@ -185,7 +185,7 @@ mod tests {
             |day: &str, excluded, from: Option<&str>| (day.to_owned(), excluded, from.map(str::to_owned));
         let second = row("2026-01-02", false, None);
         let closed = ["2026-01-03", "2026-01-04"].map(|day| row(day, true, None));
-        assert_eq!(shown(Policy::Exclude), [&[second.clone()], &closed[..]].concat());
+        assert_eq!(shown(Policy::Exclude), [std::slice::from_ref(&second), &closed[..]].concat());
         let moved = row("2026-01-05", false, Some("2026-01-03"));
         assert_eq!(shown(Policy::MoveToNext)[..2], [second, moved]);
     }
