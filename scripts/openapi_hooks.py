@@ -17,6 +17,8 @@ grants = []
 claims = []
 # Limits that were defined: (name as in a path, namespace), the newest last.
 limits = []
+# Calendars that were defined: (name as in a path, namespace), the newest last.
+calendars = []
 # Jobs that were defined: (name as in a path, namespace), the newest last.
 jobs = []
 # Runs that were asked for, by their ids.
@@ -112,6 +114,21 @@ def schedule(job):
     job.update(target={"worker": {"queue": "q"}}, schedule="@daily", timeZone="Europe/Berlin")
     if job.get("guarantee") == "at_most_once":
         job.pop("retry", None)
+    use_calendars(job)
+
+
+def use_calendars(body):
+    """A calendar that was put, and once: those that a schema makes up aren't there."""
+    used = body.pop("calendars", None)
+    if used and calendars:
+        body["calendars"] = [{"name": unquote(calendars[-1][0]), "policy": used[0]["policy"]}]
+
+
+def name_days(calendar):
+    """Days have a language of their own."""
+    texts = ["2026-12-25", "2026-12-24..2027-01-02", "12-25", "12-24..01-02", "SAT", "sat..SUN"]
+    for index, day in enumerate(calendar.get("days", [])):
+        day["day"] = texts[index % len(texts)]
 
 
 def use_a_job(case):
@@ -143,6 +160,7 @@ def ask_for_times(preview):
         preview["name"] = "job"
     if preview.get("timeZone") is not None:
         preview["timeZone"] = "Europe/Berlin"
+    preview.pop("calendars", None)
 
 
 def opaque(parameters):
@@ -257,6 +275,8 @@ def before_call(context, case, kwargs):
                 define(case.body)
             if path == "/v1/jobs/{name}":
                 schedule(case.body)
+            if path == "/v1/calendars/{name}":
+                name_days(case.body)
             if path.endswith("/backfill"):
                 case.body.update({"from": 1_700_000_000_000, "to": 1_700_000_000_000 + 86_400_000})
             if path == "/v1/jobs:preview":
@@ -313,6 +333,10 @@ def after_call(context, case, response):
         with lock:
             jobs.append((quote(response.json()["name"], safe=""), namespace))
             del jobs[:-GRANTS_MAX]
+    if case.operation.path == "/v1/calendars/{name}" and case.method == "PUT" and response.status_code == 200:
+        with lock:
+            calendars.append((quote(response.json()["name"], safe=""), namespace))
+            del calendars[:-GRANTS_MAX]
     if case.operation.path == "/v1/jobs/{name}/run" and response.status_code == 200:
         with lock:
             runs.append(response.json()["runId"])

@@ -39,6 +39,10 @@ error_codes! {
     AlreadyCompleted = "ALREADY_COMPLETED", 409, 75;
     /// The request's grant was already released; it is not taken again.
     AlreadyReleased = "ALREADY_RELEASED", 409, 75;
+    /// A job goes by this calendar, so it isn't removed.
+    CalendarInUse = "CALENDAR_IN_USE", 409, 65;
+    /// There is no calendar of this name.
+    CalendarNotFound = "CALENDAR_NOT_FOUND", 404, 69;
     /// The claim ran out or was given up: another caller may be at it.
     ClaimLost = "CLAIM_LOST", 409, 76;
     /// The replica's wall clock is behind what it has seen, so it can't order a write of a register.

@@ -10,6 +10,7 @@
 //! - [`fence`]: the bodies of `/v1/fences`
 //! - [`mod@limit`]: the bodies of `/v1/limits`; [`rate_limit`]: the header fields that say what is left
 //! - [`job`]: the bodies of `/v1/jobs` and `/v1/runs`; [`worker`]: of `/v1/workers`, and what is said of attempts
+//! - [`calendar`]: the bodies of `/v1/calendars`, and how jobs use them
 //! - [`preview`]: the bodies of `/v1/jobs:preview`
 //! - [`crdt`]: the bodies of `/v1/counters`, `/v1/sets`, `/v1/registers`, `/v1/maps` and `/v1/presence`
 //! - [`batch`]: several lock calls in one request, answered as they complete
@@ -19,6 +20,7 @@
 
 pub mod batch;
 pub mod bundle;
+pub mod calendar;
 pub mod cluster;
 pub mod crdt;
 pub mod election;

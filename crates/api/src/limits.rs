@@ -81,6 +81,12 @@ pub const SCHEDULE_BYTES: RangeInclusive<usize> = 1..=256;
 pub const JOB_TIME: RangeInclusive<u64> = 0..=32_503_680_000_000;
 /// Jobs that may follow one.
 pub const JOB_THEN_MAX: usize = 8;
+/// Entries of a calendar.
+pub const CALENDAR_DAYS_MAX: usize = 1_000;
+/// Bytes of a request's body that defines a calendar.
+pub const CALENDAR_BYTES_MAX: usize = 512 * 1024;
+/// Calendars that a job goes by.
+pub const JOB_CALENDARS_MAX: usize = 4;
 /// Bytes of what a job sends, or tells a worker.
 pub const JOB_BODY_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a request's body that defines a job, with as many header fields as may be.

@@ -1,5 +1,6 @@
 //! The bodies of `/v1/jobs:preview`: when a schedule would be due (J11).
 
+use crate::calendar::{UsedCalendar, check_used};
 use crate::error::ErrorBody;
 use crate::limits;
 use serde::{Deserialize, Serialize};
@@ -62,6 +63,10 @@ pub struct PreviewRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 512))]
     pub name: Option<String>,
+    /// Calendars of the namespace to go by, up to 4.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(max_items = 4))]
+    pub calendars: Vec<UsedCalendar>,
     /// How many times at most; 10 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 100))]
@@ -75,7 +80,15 @@ pub struct PreviewRequest {
 impl PreviewRequest {
     /// All that isn't said is as it is by default.
     pub fn new(schedule: impl Into<String>) -> Self {
-        Self { schedule: schedule.into(), time_zone: None, dst: None, name: None, count: None, from: None }
+        Self {
+            schedule: schedule.into(),
+            time_zone: None,
+            dst: None,
+            name: None,
+            calendars: Vec::new(),
+            count: None,
+            from: None,
+        }
     }
 
     /// Whether every field but the schedule is within its limits. What a schedule may be, its parser knows.
@@ -86,6 +99,7 @@ impl PreviewRequest {
         if let Some(name) = &self.name {
             limits::check_name("name", name)?;
         }
+        check_used(&self.calendars)?;
         if let Some(count) = self.count {
             limits::check_number("count", count, limits::PREVIEW_COUNT)?;
         }
@@ -111,7 +125,7 @@ pub struct PreviewResponse {
     pub dst: DstPolicy,
     /// Whether it is never due again.
     pub never_fires: bool,
-    /// The next times, the earliest first.
+    /// The next times, the earliest first; also those that calendars leave out, marked as such.
     pub next: Vec<PreviewedTime>,
 }
 
@@ -127,6 +141,12 @@ pub struct PreviewedTime {
     /// What a change of clocks did to it; absent if nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub touched_by: Option<TouchedBy>,
+    /// Whether a calendar leaves it out: it doesn't run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub excluded: bool,
+    /// The local day, like `2026-12-25`, that a calendar moves it from; absent if it isn't moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_from: Option<String>,
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
 //! `baton cron`: jobs at a server, and when a schedule would be due (J11), for which no server is asked.
 
 mod apply;
+pub mod calendars;
 pub mod jobs;
 
 use crate::client::ClientOptions;
 use crate::failure::{Failure, USAGE};
 use crate::output::{self, Format};
 use baton_client::ErrorBody;
+use baton_client::wire_calendar::UsedCalendar;
 use baton_client::wire_preview::{DstPolicy, PreviewRequest, PreviewResponse, TouchedBy};
 use baton_core::WallTime;
-use baton_core::cron;
+use baton_core::cron::{self, Closures};
 use baton_server::http::preview::preview;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,6 +25,9 @@ pub enum CronCommand {
     /// Show how a schedule reads and when it is due next; exits with 69 if that is never
     #[command(after_help = HELP)]
     Next(NextArguments),
+    /// Days that jobs leave out or move
+    #[command(subcommand)]
+    Calendar(calendars::CalendarCommand),
     #[command(flatten)]
     Jobs(jobs::JobsCommand),
 }
@@ -31,8 +36,9 @@ const HELP: &str = "Examples:\n  \
     baton cron next '30 2 * * MON-FRI' --tz Europe/Berlin\n  \
     baton cron next '30 2 * * *' --tz Europe/Berlin --from 2026-10-24T00:00:00Z --dst literal\n  \
     baton cron next 'H H(0-5) * * *' --name nightly-report\n  \
-    baton cron next '@every 90s' --count 3 --output json\n\n\
-    Nothing is asked of a server. Times that a change of clocks moves, repeats or keeps from being repeated are marked. \
+    baton cron next '@every 90s' --count 3 --output json\n  \
+    baton cron next '0 9 1 * *' --calendar holidays=move_to_next\n\n\
+    Nothing is asked of a server, unless calendars are named, which it has. Times that a change of clocks moves, repeats or keeps from being repeated are marked. \
     A schedule that can't be read is shown with a caret under its fault, and exits with 64.";
 
 #[derive(clap::Args, Debug)]
@@ -55,9 +61,19 @@ pub struct NextArguments {
     /// Only times after this one, like 2026-03-28T00:00:00Z [default: now]
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
+    /// A calendar to go by, and what becomes of times on its days: exclude, move_to_next or move_to_previous; up to 4
+    #[arg(long = "calendar", value_name = "NAME=POLICY", value_parser = read_calendar)]
+    calendars: Vec<UsedCalendar>,
 }
 
-pub fn next(arguments: NextArguments, client: &ClientOptions) -> Result<u8, Failure> {
+fn read_calendar(text: &str) -> Result<UsedCalendar, String> {
+    let (name, policy) = text.rsplit_once('=').ok_or("write it like holidays=exclude")?;
+    let policy = serde_json::from_value(policy.into())
+        .map_err(|_| "the policy is exclude, move_to_next or move_to_previous")?;
+    Ok(UsedCalendar { name: name.into(), policy })
+}
+
+pub async fn next(arguments: NextArguments, client: &ClientOptions) -> Result<u8, Failure> {
     let from = arguments.from.as_deref().map(read_time).transpose()?;
     let request = PreviewRequest {
         time_zone: Some(arguments.tz),
@@ -65,10 +81,15 @@ pub fn next(arguments: NextArguments, client: &ClientOptions) -> Result<u8, Fail
         name: arguments.name,
         count: Some(arguments.count),
         from: from.map(|from| from.0),
+        calendars: arguments.calendars,
         ..PreviewRequest::new(arguments.schedule)
     };
     let namespace = client.namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
-    let shown = preview(&request, namespace, now()).map_err(|error| refused(&request.schedule, error))?;
+    let shown = match request.calendars.is_empty() {
+        true => preview(&request, namespace, Closures::default(), now())
+            .map_err(|error| refused(&request.schedule, error))?,
+        false => client.connect().await?.preview(&request).await?,
+    };
     if client.output == Format::Json { output::json(&shown) } else { print(&shown) }?;
     Ok(if shown.never_fires { NEVER } else { 0 })
 }
@@ -106,9 +127,14 @@ fn print(shown: &PreviewResponse) -> Result<(), Failure> {
             Some(TouchedBy::RepeatSkipped) => "its time comes again, and is passed over then",
             None => "",
         };
-        [time.local.replace('T', " "), output::utc(time.at), output::from_now(time.at), note.to_owned()]
+        let note = match (&time.moved_from, time.excluded) {
+            (_, true) => "left out by a calendar".to_owned(),
+            (Some(from), _) => format!("moved from {from} by a calendar"),
+            (None, false) => note.to_owned(),
+        };
+        [time.local.replace('T', " "), output::utc(time.at), output::from_now(time.at), note]
     });
-    output::table(["LOCAL", "UTC", "FROM NOW", "CLOCK CHANGE"], rows.collect())
+    output::table(["LOCAL", "UTC", "FROM NOW", "NOTE"], rows.collect())
 }
 
 /// With a caret under the fault, if its place is known.

@@ -186,7 +186,10 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Worker(arguments) => wait_for(worker::run(arguments, client)),
         Command::Fence(command) => wait_for(fence::run(command, client)),
         Command::Limits(command) => wait_for(limits::run(command, client)),
-        Command::Cron(cron::CronCommand::Next(arguments)) => cron::next(arguments, client),
+        Command::Cron(cron::CronCommand::Next(arguments)) => wait_for(cron::next(arguments, client)),
+        Command::Cron(cron::CronCommand::Calendar(command)) => {
+            wait_for(cron::calendars::run(command, client))
+        }
         Command::Cron(cron::CronCommand::Jobs(command)) => wait_for(cron::jobs::run(command, client)),
         Command::Counter(command) => wait_for(counter::run(command, client)),
         Command::Set(command) => wait_for(set::run(command, client)),

@@ -3,6 +3,7 @@
 use crate::address::{self, Address};
 use crate::batch::{Answered, Call};
 use crate::bundle::BundleBuilder;
+use crate::calendars::Calendars;
 use crate::clock::Moment;
 use crate::connection::{Ask, Reply};
 use crate::crdt::{self, Counter, Map, Presence, Register, Set};
@@ -220,6 +221,11 @@ impl Baton {
     /// Jobs to define and to look at, and their runs.
     pub fn jobs(&self) -> Jobs {
         Jobs::new(self.clone())
+    }
+
+    /// Calendars to define and to look at: days that jobs leave out or move.
+    pub fn calendars(&self) -> Calendars {
+        Calendars::new(self.clone())
     }
 
     /// A worker that takes the runs of a queue.

@@ -49,6 +49,7 @@ mod baton;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod bundle;
+mod calendars;
 mod clock;
 mod connection;
 pub mod crdt;
@@ -83,12 +84,14 @@ pub mod worker;
 
 pub use baton::{Baton, BatonBuilder};
 pub use baton_api::{
-    ErrorBody, ErrorCode, Position, bundle as wire_bundle, cluster as wire_cluster, crdt as wire_crdt,
-    election as wire_election, fence as wire_fence, job as wire_job, limit as wire_limit,
-    limit::LimitDefinition, lock as wire, mode::LockMode, once as wire_once, preview as wire_preview,
-    replication as wire_replication, status::Status, worker as wire_worker,
+    ErrorBody, ErrorCode, Position, bundle as wire_bundle, calendar as wire_calendar,
+    cluster as wire_cluster, crdt as wire_crdt, election as wire_election, fence as wire_fence,
+    job as wire_job, limit as wire_limit, limit::LimitDefinition, lock as wire, mode::LockMode,
+    once as wire_once, preview as wire_preview, replication as wire_replication, status::Status,
+    worker as wire_worker,
 };
 pub use bundle::{BundleBuilder, BundleGuard, BundleLease};
+pub use calendars::Calendars;
 pub use election::{ElectionBuilder, Elections, Epoch, Leader, LeaderGuard, Observer, Stamped};
 pub use error::Error;
 pub use guard::LockGuard;

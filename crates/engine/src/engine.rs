@@ -295,6 +295,7 @@ impl Node {
         tokio::spawn(hot::keep(node.clone()));
         let index = node.store.watch(baton_core::job::place::index_prefix());
         tokio::spawn(scheduler::keep(node.clone(), index));
+        tokio::spawn(crate::job::runner::keep(node.clone()));
         tokio::spawn(log::keep(node.clone()));
         tokio::spawn(crate::lock::history::keep(node.clone()));
         tokio::spawn(crate::lock::sweep::keep(node.clone()));

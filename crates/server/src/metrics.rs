@@ -37,6 +37,8 @@ routes! {
     AcquireAll = "/v1/locks:acquireAll";
     Batch = "/v1/batch";
     Campaign = "/v1/elections/{name}/campaign";
+    Calendar = "/v1/calendars/{name}";
+    Calendars = "/v1/calendars";
     Counter = "/v1/counters/{name}";
     CounterWatch = "/v1/counters/{name}/watch";
     Counters = "/v1/counters";

@@ -5,6 +5,8 @@
 mod batches;
 #[path = "server/bundles.rs"]
 mod bundles;
+#[path = "server/calendars.rs"]
+mod calendars;
 #[path = "server/client.rs"]
 mod client;
 #[path = "server/cluster.rs"]

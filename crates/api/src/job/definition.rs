@@ -1,5 +1,6 @@
 //! What a job is (J1).
 
+use crate::calendar::{UsedCalendar, check_used};
 use crate::error::ErrorBody;
 use crate::limits;
 use serde::{Deserialize, Serialize};
@@ -83,6 +84,10 @@ pub struct JobDefinition {
     /// What happens to times that a change of clocks skips or repeats; `vixie` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daylight_saving: Option<DaylightSaving>,
+    /// What leaves out or moves its times, up to 4. The first that has a day says what becomes of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(max_items = 4))]
+    pub calendars: Vec<UsedCalendar>,
     /// What runs.
     pub target: JobTarget,
     /// What is promised of a run; `at_least_once` if absent.
@@ -249,6 +254,7 @@ impl JobDefinition {
             schedule: None,
             time_zone: None,
             daylight_saving: None,
+            calendars: Vec::new(),
             target,
             guarantee: None,
             overlap: None,
@@ -279,6 +285,7 @@ impl JobDefinition {
         if let Some(zone) = &self.time_zone {
             limits::check_text("timeZone", zone, limits::TIME_ZONE_BYTES)?;
         }
+        check_used(&self.calendars)?;
         self.target.check()?;
         number("missedWindowMillis", self.missed_window_millis, year())?;
         number("missedMax", self.missed_max.map(u64::from), 1..=1_000)?;
@@ -389,6 +396,8 @@ mod tests {
             ("schedule", json!({ "schedule": "" })),
             ("timeZone", json!({ "timeZone": "" })),
             ("missedMax", json!({ "missedMax": 0 })),
+            ("calendars.name", json!({ "calendars": [{ "name": "", "policy": "exclude" }] })),
+            ("calendars", json!({ "calendars": vec![json!({ "name": "c", "policy": "move_to_next" }); 2] })),
             ("missedWindowMillis", json!({ "missedWindowMillis": 0 })),
             ("retry", json!({ "retry": {}, "guarantee": "at_most_once" })),
             ("retry.maxAttempts", json!({ "retry": { "maxAttempts": 0 } })),

@@ -18,7 +18,7 @@ const NOTHING: u8 = 69;
 
 #[derive(clap::Subcommand, Debug)]
 pub enum JobsCommand {
-    /// Define the jobs of a YAML file: all are looked at before any is changed
+    /// Define the jobs and calendars of a YAML file: all are looked at before any is changed
     #[command(after_help = super::apply::HELP)]
     Apply {
         /// The file; `-` reads standard input
@@ -27,6 +27,9 @@ pub enum JobsCommand {
         /// Only show what would change
         #[arg(long)]
         dry_run: bool,
+        /// Remove the jobs of the namespace that the file doesn't name, with what became of their runs
+        #[arg(long)]
+        prune: bool,
     },
     /// List jobs
     #[command(visible_alias = "list")]
@@ -109,8 +112,8 @@ pub enum JobsCommand {
 
 pub async fn run(command: JobsCommand, client: &ClientOptions) -> Result<u8, Failure> {
     let json = client.output == Format::Json;
-    if let JobsCommand::Apply { file, dry_run } = &command {
-        return super::apply::run(file, *dry_run, client).await;
+    if let JobsCommand::Apply { file, dry_run, prune } = &command {
+        return super::apply::run(file, *dry_run, *prune, client).await;
     }
     let baton = client.connect().await?;
     match command {

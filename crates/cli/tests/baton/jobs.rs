@@ -4,6 +4,7 @@ use crate::hook::{Hook, ok};
 use crate::http;
 use crate::process::eventually;
 use crate::server::Server;
+use crate::stores::on_redis;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -179,4 +180,80 @@ fn jobs_are_defined_shown_paused_backfilled_called_off_and_removed() {
     assert_eq!(server.run(&["cron", "logs", &id]).code, 0);
     assert_eq!(server.run(&["cron", "rm", "b"]).code, 0);
     assert_eq!(server.run(&["cron", "rm", "b"]).code, 69);
+}
+
+#[test]
+fn calendars_come_with_the_jobs_of_a_file_and_what_it_does_not_name_goes_if_that_is_asked_for() {
+    let server = Server::start();
+    let target = "target: {worker: {queue: q}}";
+    apply(&server, &format!("jobs:\n  old: {{{target}}}\n"));
+    let text = format!(
+        "calendars:\n  closed:\n    days: [{{day: 2027-01-01..2027-01-03, note: x}}]\njobs:\n  j:\n    schedule: '0 9 2 1 *'\n    \
+         calendars: [{{name: closed, policy: move_to_previous}}]\n    {target}\n"
+    );
+    let file = server.file("jobs.yaml");
+    std::fs::write(&file, &text).unwrap();
+    let file = file.to_str().unwrap();
+    let planned = server.run(&["cron", "apply", "-f", file, "--prune", "--dry-run"]);
+    assert!(planned.stdout.contains("+ calendar closed") && planned.stdout.contains("- old"), "{planned:?}");
+    assert_eq!(server.run(&["cron", "show", "old"]).code, 0, "nothing was done yet");
+    assert_eq!(server.run(&["cron", "apply", "-f", file, "--prune"]).code, 0);
+    assert_eq!(server.run(&["cron", "show", "old"]).code, 69);
+    let from = ["--from", "2026-12-01T00:00:00Z", "--count", "1"];
+    let next = ["cron", "next", "0 9 2 1 *", "--calendar", "closed=move_to_previous"];
+    let shown = server.run(&[&next[..], &from].concat());
+    assert!(
+        shown.stdout.contains("2026-12-31 09:00:00") && shown.stdout.contains("moved from 2027-01-02"),
+        "{shown:?}"
+    );
+    assert_eq!(server.run(&["cron", "calendar", "rm", "closed"]).code, 65);
+    let put = server.run(&["cron", "calendar", "put", "closed", "SAT..SUN=weekend", "12-25"]);
+    assert!(put.stdout.contains("which 1 jobs use"), "{put:?}");
+    assert!(server.run(&["cron", "calendar", "show", "closed"]).stdout.contains("weekend"));
+    assert!(server.run(&["cron", "calendar", "ls"]).stdout.contains("closed"));
+    let wrong = server.run(&["cron", "calendar", "put", "closed", "SATURDAY"]);
+    assert!(wrong.code == 64 && wrong.stderr.contains("names no day"), "{wrong:?}");
+    assert_eq!(server.run(&["cron", "calendar", "show", "none"]).code, 69);
+}
+
+#[test]
+fn a_run_that_is_called_off_at_another_node_is_stopped_where_it_runs() {
+    on_redis(|store| {
+        // It never answers, and says when whoever asked has gone.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (came, has_come) = std::sync::mpsc::sync_channel(2);
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            came.send("asked").unwrap();
+            let mut rest = Vec::new();
+            let ended = std::io::Read::read_to_end(&mut stream, &mut rest);
+            came.send(if ended.is_ok() { "gone" } else { "still there" }).unwrap();
+        });
+        let nodes = [0, 1]
+            .map(|_| Server::start_on_a_store_with(store, vec![("BATON_JOB_ALLOW", address.to_string())]));
+        let job = format!(
+            "jobs:\n  j: {{timeoutMillis: 300000, target: {{http: {{url: 'http://{address}/'}}}}}}\n"
+        );
+        apply(&nodes[0], &job);
+        let asked = server_says(&nodes[0], &["cron", "run", "j"]);
+        let id = asked.trim();
+        assert_eq!(has_come.recv_timeout(Duration::from_secs(30)), Ok("asked"));
+        let runner = run(&nodes[0], id)["runner"].as_str().unwrap().to_owned();
+        let other = nodes.iter().find(|node| node_id(node) != runner).unwrap();
+        assert!(server_says(other, &["cron", "cancel", id]).contains("cancelled"));
+        assert_eq!(has_come.recv_timeout(Duration::from_secs(30)), Ok("gone"), "before its time-out");
+    });
+}
+
+fn node_id(server: &Server) -> String {
+    let status = http::get(&server.url, "/v1/status", PATIENCE).unwrap().body;
+    status["nodeId"].as_str().unwrap_or_else(|| panic!("{status}")).to_owned()
+}
+
+fn server_says(server: &Server, arguments: &[&str]) -> String {
+    let output = server.run(arguments);
+    assert_eq!(output.code, 0, "{output:?}");
+    output.stdout
 }

@@ -1,6 +1,8 @@
 //! The times of a schedule in a calendar whose clocks are never changed. Times are seconds since 1970 on such a clock.
 
-use super::days::{Days, Month};
+use super::closures::{Closures, Side};
+use super::days::{Days, MONTH, Month, WEEK};
+use alloc::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::Offset;
 
@@ -15,11 +17,20 @@ pub(super) struct Calendar {
     pub days: Days,
     /// Whether the hour's or the minute's field begins with `*`: then it isn't a fixed time of day.
     pub follows_clock: bool,
+    /// Days that calendars close, and which of the two is asked for: what is left to run, or what is left out.
+    pub closures: Option<(Arc<Closures>, Side)>,
 }
 
-const DAY_SECONDS: i64 = 86_400;
+pub(super) const DAY_SECONDS: i64 = 86_400;
 
 impl Calendar {
+    /// The first second of every day that calendars leave, or leave out.
+    pub fn midnights(closures: Arc<Closures>, side: Side) -> Self {
+        let days = Days { of_month: MONTH, of_week: WEEK, both: true, ..Days::none() };
+        let closures = Some((closures, side));
+        Self { seconds: 1, minutes: 1, hours: 1, months: u16::MAX, days, follows_clock: true, closures }
+    }
+
     /// The first time in a half-open range. Counts the months that were looked at.
     pub fn first_in(&self, from: i64, before: i64, steps: &mut u64) -> Option<i64> {
         let (mut month, day, second) = at(from)?;
@@ -70,7 +81,12 @@ impl Calendar {
     }
 
     fn days_of(&self, month: Month) -> u32 {
-        if self.months >> month.month & 1 == 0 { 0 } else { self.days.of(month) }
+        let planned =
+            |month: Month| if self.months >> month.month & 1 == 0 { 0 } else { self.days.of(month) };
+        match &self.closures {
+            None => planned(month),
+            Some((closures, side)) => closures.days(*side, &planned, month),
+        }
     }
 
     /// The first time of day at or after a second of the day.
@@ -123,7 +139,7 @@ fn highest(set: u64, to: i64) -> Option<i64> {
 }
 
 /// The month, the day in it and the second of that day. Nothing beyond the years -9999 to 9999.
-fn at(seconds: i64) -> Option<(Month, u8, i64)> {
+pub(super) fn at(seconds: i64) -> Option<(Month, u8, i64)> {
     let date = Offset::UTC.to_datetime(Timestamp::from_second(seconds).ok()?).date();
     let day = date.day() as u8;
     let first_day = seconds.div_euclid(DAY_SECONDS) - i64::from(day) + 1;

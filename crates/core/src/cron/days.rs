@@ -40,7 +40,7 @@ impl Month {
     }
 
     /// The day of the week of a day, from 1; Sunday is 0. The first day of 1970 was a Thursday.
-    fn day_of_week(self, day: u8) -> u8 {
+    pub fn day_of_week(self, day: u8) -> u8 {
         (self.first_day + i64::from(day) + 3).rem_euclid(7) as u8
     }
 }
@@ -70,16 +70,25 @@ pub(super) const WEEK: u8 = 0x7f;
 pub(super) const MONTH: u32 = 0xffff_fffe;
 
 impl Days {
-    pub fn new(of_month: &Values, of_week: &Values) -> Self {
-        let mut days = Self {
-            of_month: of_month.bits as u32,
+    pub fn none() -> Self {
+        Self {
+            of_month: 0,
             before_last: 0,
             nearest_working: 0,
             last_working: false,
-            of_week: of_week.bits as u8,
+            of_week: 0,
             nth: [0; 7],
             last_of: 0,
+            both: false,
+        }
+    }
+
+    pub fn new(of_month: &Values, of_week: &Values) -> Self {
+        let mut days = Self {
+            of_month: of_month.bits as u32,
+            of_week: of_week.bits as u8,
             both: of_month.is_star || of_week.is_star,
+            ..Self::none()
         };
         for item in of_month.days.iter().chain(&of_week.days) {
             match *item {
@@ -147,10 +156,11 @@ fn nearest_working(month: Month, day: u8) -> u8 {
     }
 }
 
-fn within(length: u8) -> u32 {
+/// Every day of a month of this length.
+pub(super) fn within(length: u8) -> u32 {
     MONTH & (u32::MAX >> (31 - length))
 }
 
-fn bits(set: u32) -> impl Iterator<Item = u8> {
+pub(super) fn bits(set: u32) -> impl Iterator<Item = u8> {
     (0..32).filter(move |bit| set >> bit & 1 == 1)
 }

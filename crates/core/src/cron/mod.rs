@@ -9,12 +9,15 @@
 //! - [`error`]: what is wrong with an expression, and where
 //! - `field`, `item`, `parse`: from text to sets of numbers
 //! - `days`: which days of a month are meant; `calendar`: the next and the last time in a calendar without clock changes
+//! - [`day_set`]: days that a calendar has; [`closures`]: what calendars do to the days of a schedule
 //! - [`zone`]: a time zone as segments of constant offset, in which local time only grows
 //! - [`schedule`]: the two together
 //! - `reading`: plain English
 //! - `jitter`: how far a run is moved from its time
 
 mod calendar;
+pub mod closures;
+pub mod day_set;
 mod days;
 pub mod error;
 mod field;
@@ -28,6 +31,8 @@ pub mod zone;
 #[cfg(test)]
 mod tests;
 
+pub use closures::{Closures, MOVED_DAYS_MAX, Policy};
+pub use day_set::{DAYS_BYTES_MAX, DaySet, DaysError};
 pub use error::ScheduleError;
 pub use field::Field;
 pub use jitter::jitter;

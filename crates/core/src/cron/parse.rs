@@ -71,6 +71,7 @@ fn fields(pieces: &[Piece], name: &str) -> Result<(Plan, bool), ScheduleError> {
         months: read[4].bits as u16,
         days: Days::new(&read[3], &read[5]),
         follows_clock: read[1].is_star || read[2].is_star,
+        closures: None,
     };
     Ok((Plan::Calendar(calendar), is_hashed))
 }
@@ -78,7 +79,7 @@ fn fields(pieces: &[Piece], name: &str) -> Result<(Plan, bool), ScheduleError> {
 fn word(pieces: &[Piece], name: &str) -> Result<(Plan, bool), ScheduleError> {
     let word = pieces[0];
     if word.text.eq_ignore_ascii_case("@every") {
-        return Ok((Plan::Every { seconds: period(pieces)? }, false));
+        return Ok((Plan::Every { seconds: period(pieces)?, open: None }, false));
     }
     if let Some(more) = pieces.get(1) {
         let problem = format!("nothing can follow {}", word.text);

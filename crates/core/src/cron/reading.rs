@@ -33,7 +33,7 @@ impl Schedule {
     /// What it says, in plain English: `at 02:30 on every Friday, in June`.
     pub fn reading(&self) -> String {
         match &self.plan {
-            Plan::Every { seconds } => {
+            Plan::Every { seconds, .. } => {
                 format!("every {}, counted from the start of 1970 in UTC", period(*seconds))
             }
             Plan::Calendar(calendar) => {

@@ -8,18 +8,23 @@
 //! | follows the clock, or `literal` | all that it shows |
 //! | fixed time, `vixie` | those that were not reached before; if some were leapt over, the segment's start stands for them |
 
-use super::calendar::Calendar;
+use super::calendar::{Calendar, DAY_SECONDS};
+use super::closures::{Closures, Side};
 use super::error::ScheduleError;
 use super::parse;
 use super::zone::{Segment, Zone};
 use crate::record::WallTime;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// How far is searched. The calendar repeats after 400 years, and by the year 2100 all that is known of zones are rules that
 /// repeat with it; so what is not found never comes.
 pub const SEARCH_YEARS: u32 = 500;
 const SEARCH_SECONDS: i64 = SEARCH_YEARS as i64 * 366 * 86_400;
+
+/// How often a period goes over days that don't count; more than its own length can make it miss the day that does.
+const LEAPS_MAX: usize = 1_000;
 
 /// When something is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,6 +41,8 @@ pub(super) enum Plan {
     /// Counted from the start of 1970 in UTC, so that neither a restart nor an edit moves it.
     Every {
         seconds: u64,
+        /// The days on which it counts; all of them if there are no calendars.
+        open: Option<Calendar>,
     },
 }
 
@@ -90,6 +97,40 @@ impl Schedule {
             Plan::Every { .. } => false,
         };
         Ok(Self { text: text.to_string(), plan, is_hashed, never_fires })
+    }
+
+    /// What is left of it by calendars: without the days that they leave out, and with those that they move where they are
+    /// moved.
+    pub fn kept_by(&self, closures: &Arc<Closures>) -> Self {
+        self.on_side(closures, Side::Kept)
+    }
+
+    /// What calendars leave out of it.
+    pub fn left_out_by(&self, closures: &Arc<Closures>) -> Self {
+        self.on_side(closures, Side::LeftOut)
+    }
+
+    fn on_side(&self, closures: &Arc<Closures>, side: Side) -> Self {
+        let plan = match &self.plan {
+            Plan::Calendar(calendar) => {
+                Plan::Calendar(Calendar { closures: Some((closures.clone(), side)), ..calendar.clone() })
+            }
+            Plan::Every { seconds, .. } => {
+                let open = Some(Calendar::midnights(closures.clone(), side));
+                Plan::Every { seconds: *seconds, open }
+            }
+        };
+        let days = match &plan {
+            Plan::Calendar(calendar) | Plan::Every { open: Some(calendar), .. } => calendar,
+            Plan::Every { open: None, .. } => return self.clone(),
+        };
+        let never_fires = days.first_in(0, SEARCH_SECONDS, &mut 0).is_none();
+        Self { plan, never_fires, ..self.clone() }
+    }
+
+    /// Whether it is a period, which has no times of day.
+    pub fn is_period(&self) -> bool {
+        matches!(self.plan, Plan::Every { .. })
     }
 
     /// As it was written.
@@ -152,12 +193,18 @@ impl Schedule {
     ) -> Option<Occurrence> {
         let first = second_of(time)?.checked_add(1)?;
         match &self.plan {
-            Plan::Every { seconds } => {
+            _ if self.never_fires => None,
+            Plan::Every { seconds, open } => {
                 let seconds = *seconds as i64;
-                let next = first.checked_add(seconds - 1)? / seconds * seconds;
-                occurrence(next, None)
+                let mut next = first.checked_add(seconds - 1)? / seconds * seconds;
+                for _ in 0..LEAPS_MAX {
+                    let Some(start) = closed_until(open.as_ref(), next, zone, steps)? else {
+                        return occurrence(next, None);
+                    };
+                    next = start.checked_add(seconds - 1)? / seconds * seconds;
+                }
+                None
             }
-            Plan::Calendar(_) if self.never_fires => None,
             Plan::Calendar(calendar) => {
                 let walk = Walk { calendar, zone, once: dst == Dst::Vixie && !calendar.follows_clock };
                 walk.first_from(first, steps)
@@ -175,17 +222,45 @@ impl Schedule {
     ) -> Option<Occurrence> {
         let (last, after) = (second_of(time)?, second_of(after)?);
         match &self.plan {
-            Plan::Every { seconds } => {
-                let latest = last / *seconds as i64 * *seconds as i64;
-                if latest > after { occurrence(latest, None) } else { None }
+            _ if self.never_fires => None,
+            Plan::Every { seconds, open } => {
+                let seconds = *seconds as i64;
+                let mut latest = last / seconds * seconds;
+                for _ in 0..LEAPS_MAX {
+                    if latest <= after {
+                        return None;
+                    }
+                    let Some(end) = closed_since(open.as_ref(), latest, zone, steps)? else {
+                        return occurrence(latest, None);
+                    };
+                    latest = end / seconds * seconds;
+                }
+                None
             }
-            Plan::Calendar(_) if self.never_fires => None,
             Plan::Calendar(calendar) => {
                 let walk = Walk { calendar, zone, once: dst == Dst::Vixie && !calendar.follows_clock };
                 walk.last_until(last, after, steps)
             }
         }
     }
+}
+
+/// If a second is on a day that doesn't count: the first of the next day that does. Nothing if there is no such day.
+fn closed_until(open: Option<&Calendar>, second: i64, zone: &Zone, steps: &mut u64) -> Option<Option<i64>> {
+    let Some(open) = open else { return Some(None) };
+    let (day, _) = zone.day_of(second)?;
+    let midnight = day * DAY_SECONDS;
+    let found = open.first_in(midnight, midnight.saturating_add(SEARCH_SECONDS), steps)?;
+    if found == midnight { Some(None) } else { zone.start_of(found / DAY_SECONDS).map(Some) }
+}
+
+/// The same backwards: the last of the day before that does.
+fn closed_since(open: Option<&Calendar>, second: i64, zone: &Zone, steps: &mut u64) -> Option<Option<i64>> {
+    let Some(open) = open else { return Some(None) };
+    let (day, _) = zone.day_of(second)?;
+    let midnight = day * DAY_SECONDS;
+    let found = open.last_in(midnight.saturating_sub(SEARCH_SECONDS), midnight + 1, steps)?;
+    if found == midnight { Some(None) } else { Some(Some(zone.start_of(found / DAY_SECONDS + 1)? - 1)) }
 }
 
 /// A calendar on a zone's clocks.

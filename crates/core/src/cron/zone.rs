@@ -1,10 +1,11 @@
 //! A time zone as segments of constant offset. Within one, local time only grows; at its borders clocks are changed.
 
+use super::calendar::DAY_SECONDS;
 use crate::record::WallTime;
 use alloc::string::{String, ToString};
 use core::fmt;
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use jiff::tz::{Offset, TimeZone};
 
 /// A zone of the IANA time zone database, which is built in.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +48,46 @@ impl Zone {
     pub fn local(&self, time: WallTime) -> Option<String> {
         let time = Timestamp::from_millisecond(i64::try_from(time.0).ok()?).ok()?;
         Some(time.display_with_offset(self.zone.to_offset(time)).to_string())
+    }
+
+    /// A second's local day, in days since 1970, and the second of that day.
+    pub(super) fn day_of(&self, second: i64) -> Option<(i64, i64)> {
+        let local = second + self.offset(second)?;
+        Some((local.div_euclid(DAY_SECONDS), local.rem_euclid(DAY_SECONDS)))
+    }
+
+    /// When clocks show a second of a local day for the first time. If they never do, it is as much later as they go forward.
+    pub(super) fn at(&self, day: i64, second: i64) -> Option<i64> {
+        let local = Timestamp::from_second(day.checked_mul(DAY_SECONDS)?.checked_add(second)?).ok()?;
+        let found = self.zone.to_ambiguous_timestamp(Offset::UTC.to_datetime(local)).compatible();
+        Some(found.ok()?.as_second())
+    }
+
+    /// The first second of a local day. If there is no such day, that of the next one.
+    pub(super) fn start_of(&self, day: i64) -> Option<i64> {
+        let midnight = self.at(day, 0)?;
+        // Clocks that go forward over midnight make a day begin later than at midnight.
+        match self.change_after(midnight.checked_sub(DAY_SECONDS)?) {
+            Some((change, _)) if change < midnight && self.day_of(change)?.0 == day => Some(change),
+            _ => Some(midnight),
+        }
+    }
+
+    /// The last moment of a time's local day, to the second.
+    pub fn end_of_day(&self, time: WallTime) -> Option<WallTime> {
+        let (day, _) = self.day_of(i64::try_from(time.0 / 1_000).ok()?)?;
+        let end = self.start_of(day + 1)?.checked_sub(1)?;
+        u64::try_from(end).ok()?.checked_mul(1_000).map(WallTime)
+    }
+
+    /// The same local time on another day, if a time's day leads to one.
+    pub(crate) fn moved(&self, time: WallTime, to: impl Fn(i64) -> Option<i64>) -> Option<WallTime> {
+        let (day, second) = self.day_of(i64::try_from(time.0 / 1_000).ok()?)?;
+        let target = to(day)?;
+        if target == day {
+            return Some(time);
+        }
+        u64::try_from(self.at(target, second)?).ok()?.checked_mul(1_000).map(WallTime)
     }
 
     fn offset(&self, second: i64) -> Option<i64> {

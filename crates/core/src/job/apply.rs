@@ -1,5 +1,7 @@
 //! Putting and removing a job (J1). An edit keeps the uid and the mark, so that no time fires twice (J15).
 
+use super::calendar;
+use super::carry::carry_over;
 use super::definition::{Definition, Missed};
 use super::due;
 use super::id::{Trigger, Uid};
@@ -13,6 +15,7 @@ use crate::commit::Ttl;
 use crate::name::Name;
 use crate::record::WallTime;
 use crate::view::{Pause, View};
+use alloc::vec::Vec;
 
 /// What putting one did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,12 +39,16 @@ pub fn apply(
     let key = definition_key(name);
     let seen = view.get(&key)?;
     let before = seen.map(|seen| Definition::decode(&seen.value)).transpose()?;
+    let mut definition = definition.clone();
+    if let Some(before) = &before {
+        calendar::newest(&mut definition, before);
+    }
     let (uid, put) = match &before {
         None => (definition.uid, Put::Made),
-        Some(before) if before.says_the_same(definition) => return Ok((Put::Same, before.clone())),
+        Some(before) if before.says_the_same(&definition) => return Ok((Put::Same, before.clone())),
         Some(before) => (before.uid, Put::Changed),
     };
-    let definition = Definition { uid, changed_at: now, ..definition.clone() };
+    let definition = Definition { uid, changed_at: now, done: Vec::new(), ..definition };
     let mut work = match before.is_some().then(|| Work::load(name, now, view)).transpose()?.flatten() {
         Some(work) => work,
         None => {
@@ -52,28 +59,42 @@ pub fn apply(
         }
     };
     edit(&mut work, &definition, timetables, view)?;
+    let definition = work.definition.clone();
     view.put(&key, definition.encode(), Ttl::Forever);
     work.store(view);
     Ok((put, definition))
 }
 
 /// Goes on by another definition.
-fn edit(
+pub(super) fn edit(
     work: &mut Work<'_>,
     definition: &Definition,
     timetables: &Timetables<'_>,
     view: &mut View,
 ) -> Result<(), Pause> {
     let (was_on, mut looked) = (work.is_on(), Looked::default());
-    if !work.definition.is_due_like(definition) {
+    let mut definition = definition.clone();
+    if !work.definition.is_due_like(&definition) {
         // What was due by the old schedule, and nobody had decided yet, is over; the new one counts from now.
         if let Some(old) = timetables(work.name, &work.definition).filter(|_| was_on) {
             let (after, now) = (work.state.mark, work.now);
             due::leave_out(work, &old, after, now, Reason::Missed, &mut looked, view)?;
+            if let Some(times) = old.left_out() {
+                due::leave_out(work, &times, after, now, Reason::Calendar, &mut looked, view)?;
+            }
         }
         work.state.spans.retain(|span| span.trigger != Trigger::Schedule);
         work.state.mark = work.state.mark.max(work.now);
+    } else if work.definition.calendars == definition.calendars {
+        definition.done.clone_from(&work.definition.done);
+    } else {
+        definition.done.clear();
+        let (old, new) = (timetables(work.name, &work.definition), timetables(work.name, &definition));
+        if let (Some(old), Some(new)) = (old, new) {
+            definition.done = carry_over(work, &old, &new, view)?;
+        }
     }
+    work.state.left_out_at = None;
     let queue = work.definition.target.queue();
     if queue != definition.target.queue() {
         for index in 0..work.state.active.len() {
@@ -88,14 +109,18 @@ fn edit(
     if definition.success_within_ms != work.definition.success_within_ms {
         (work.state.success_from, work.state.is_overdue) = (work.now, false);
     }
-    work.definition = definition.clone();
-    let timetable = timetables(work.name, definition);
+    let missed = definition.missed;
+    work.definition = definition;
+    let timetable = timetables(work.name, &work.definition);
     if was_on || !work.is_on() {
         let on = timetable.filter(|_| work.is_on());
-        work.state.next = on.and_then(|timetable| due::next(&timetable, definition, work.state.mark));
+        work.state.next = on.as_ref().and_then(|on| due::next(on, &work.definition, work.state.mark));
+        let left_out = on.and_then(|on| on.left_out());
+        let next = work.state.next.map(|next| next.nominal);
+        work.state.left_out_at = left_out.and_then(|times| times.end_of_day(work.state.mark, next));
         return Ok(());
     }
-    come_back(work, timetable.as_deref(), definition.missed, view)
+    come_back(work, timetable.as_deref(), missed, view)
 }
 
 /// Its schedule counts again: what passed meanwhile is missed, and the policy says what happens to it (J15).
@@ -106,18 +131,19 @@ pub(super) fn come_back(
     view: &mut View,
 ) -> Result<(), Pause> {
     (work.state.success_from, work.state.is_overdue) = (work.now, false);
+    work.state.left_out_at = None;
     let Some(timetable) = timetable else {
         work.state.next = None;
         return Ok(());
     };
     let (before, now) = (work.state.mark, work.now);
+    let mut looked = Looked::default();
     if let Some(latest) = timetable.latest(before, now) {
         work.state.mark = latest;
-        let mut looked = Looked::default();
         due::missed(work, timetable, before, now, Reason::Paused, policy, &mut looked, view)?;
     }
     work.state.next = due::next(timetable, &work.definition, work.state.mark);
-    Ok(())
+    due::left_out(work, timetable, before, &mut looked, view)
 }
 
 /// Removes a job, and everything of it but the records of its runs; gives its number. Whoever runs an attempt of it finds its

@@ -71,7 +71,7 @@ pub fn pause(name: &Name, now: WallTime, view: &mut View) -> Result<bool, Pause>
     let Some(mut work) = Work::load(name, now, view)? else { return Ok(false) };
     if work.state.paused_at.is_none() {
         work.state.paused_at = Some(now);
-        work.state.next = None;
+        (work.state.next, work.state.left_out_at) = (None, None);
         work.store(view);
     }
     Ok(true)

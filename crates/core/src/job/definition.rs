@@ -3,9 +3,12 @@
 //! Layout, version 1: uid (16), schedule (empty for none), time zone, daylight saving, target (a byte that says which, then its
 //! fields), guarantee, overlap, missed with window and most, retry (most attempts, first pause, longest pause, deadline or 0),
 //! timeout, jitter, enabled, how many jobs follow and their names, runs kept and for how long, expected
-//! success (0 for none), changed at. All times are in ms.
+//! success (0 for none), changed at. All times are in ms. Version 2, which only jobs with calendars have, goes on with how many
+//! those are, each with its name, revision, policy and days; then how many times are done, and those.
 
+use super::calendar::{CALENDARS_MAX, CalendarUse};
 use super::id::Uid;
+use super::state::bounded;
 use super::target::Target;
 use crate::codec::{Decoder, Encoder, Unreadable};
 use crate::limit::names::names;
@@ -16,6 +19,8 @@ use core::time::Duration;
 
 /// Jobs that may follow one.
 pub const THEN_MAX: usize = 8;
+/// Times that are remembered to have run elsewhere; beyond it the later ones are forgotten, and run.
+pub const DONE_MAX: usize = 64;
 
 /// What a job is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,6 +69,10 @@ pub struct Definition {
     pub success_within_ms: Option<u64>,
     /// When it was put; for display.
     pub changed_at: WallTime,
+    /// What leaves out or moves its times.
+    pub calendars: Vec<CalendarUse>,
+    /// Times to come that ran elsewhere, before one of its calendars was changed.
+    pub done: Vec<WallTime>,
 }
 
 names! {
@@ -117,6 +126,7 @@ names! {
 }
 
 const VERSION: u8 = 1;
+const WITH_CALENDARS: u8 = 2;
 
 impl Definition {
     /// One with nothing special about it.
@@ -144,15 +154,18 @@ impl Definition {
             kept_ms: 7 * 24 * 60 * 60 * 1000,
             success_within_ms: None,
             changed_at: WallTime::default(),
+            calendars: Vec::new(),
+            done: Vec::new(),
         }
     }
 
     /// Whether two say the same; whose they are and when they were put doesn't matter.
     pub fn says_the_same(&self, other: &Self) -> bool {
-        Self { uid: other.uid, changed_at: other.changed_at, ..self.clone() } == *other
+        let done = other.done.clone();
+        Self { uid: other.uid, changed_at: other.changed_at, done, ..self.clone() } == *other
     }
 
-    /// Whether two are due at the same times.
+    /// Whether two are due at the same times, as far as their calendars let them.
     pub fn is_due_like(&self, other: &Self) -> bool {
         let when =
             |one: &Self| (one.schedule.clone(), one.time_zone.clone(), one.daylight_saving, one.jitter_ms);
@@ -172,7 +185,8 @@ impl Definition {
     /// The record's value.
     pub fn encode(&self) -> Bytes {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let to = Encoder::new(VERSION)
+        let has_calendars = !self.calendars.is_empty() || !self.done.is_empty();
+        let to = Encoder::new(if has_calendars { WITH_CALENDARS } else { VERSION })
             .fixed(&self.uid.bytes())
             .bytes(text(&self.schedule).as_bytes())
             .bytes(self.time_zone.as_bytes())
@@ -196,16 +210,22 @@ impl Definition {
         for name in &self.then {
             to = to.bytes(name.as_bytes());
         }
-        to.number(self.kept_max.into())
+        to = to
+            .number(self.kept_max.into())
             .number(self.kept_ms)
             .number(self.success_within_ms.unwrap_or_default())
-            .number(self.changed_at.0)
-            .finish()
+            .number(self.changed_at.0);
+        if has_calendars {
+            to = to.number(self.calendars.len() as u64);
+            to = self.calendars.iter().fold(to, |to, used| used.write(to)).number(self.done.len() as u64);
+            to = self.done.iter().fold(to, |to, time| to.number(time.0));
+        }
+        to.finish()
     }
 
     /// Reads a record's value.
     pub fn decode(value: &[u8]) -> Result<Self, Unreadable> {
-        let mut from = Decoder::new(value, VERSION)?;
+        let (version, mut from) = Decoder::versioned(value, WITH_CALENDARS)?;
         let text = |text: String| (!text.is_empty()).then_some(text);
         let some = |number: u64| (number != 0).then_some(number);
         let small = |number: u64| u32::try_from(number).map_err(|_| Unreadable);
@@ -232,6 +252,8 @@ impl Definition {
             kept_ms: 0,
             success_within_ms: None,
             changed_at: WallTime::default(),
+            calendars: Vec::new(),
+            done: Vec::new(),
         };
         let then = from.number()?;
         if then > THEN_MAX as u64 {
@@ -244,6 +266,14 @@ impl Definition {
         definition.kept_ms = from.number()?;
         definition.success_within_ms = some(from.number()?);
         definition.changed_at = from.time()?;
+        if version == WITH_CALENDARS {
+            for _ in 0..bounded(&mut from, CALENDARS_MAX)? {
+                definition.calendars.push(CalendarUse::read(&mut from)?);
+            }
+            for _ in 0..bounded(&mut from, DONE_MAX)? {
+                definition.done.push(from.time()?);
+            }
+        }
         from.finish()?;
         Ok(definition)
     }
@@ -253,13 +283,28 @@ impl Definition {
 mod tests {
     use super::super::target::tests::any_target;
     use super::*;
+    use crate::cron::{DaySet, Policy};
+    use crate::record::Revision;
     use proptest::prelude::*;
+
+    fn any_use() -> impl Strategy<Value = CalendarUse> {
+        let texts = proptest::sample::subsequence(
+            Vec::from(["SAT..SUN", "12-24..01-02", "2026-12-25", "2027-01-06..2027-02-01", "02-29"]),
+            0..5,
+        );
+        ("\\PC{1,9}", 0..3_usize, any::<u64>(), texts).prop_map(|(name, policy, revision, texts)| {
+            let mut days = DaySet::default();
+            texts.iter().for_each(|text| days.add(text).unwrap());
+            CalendarUse { name, policy: Policy::ALL[policy], revision: Revision(revision), days }
+        })
+    }
 
     proptest! {
         #[test]
         fn a_definition_is_read_as_it_was_written(
             uid: u128, words: [String; 2], target in any_target(), choices in [0..2_usize, 0..3, 0..5, 0..3],
             numbers: [u64; 9], small: [u32; 3], enabled: bool, then in proptest::collection::vec("\\PC{1,9}", 0..9),
+            calendars in proptest::collection::vec(any_use(), 0..3), done: [u64; 2],
         ) {
             let [schedule, time_zone] = words;
             let some = |text: String| (!text.is_empty()).then_some(text);
@@ -285,6 +330,8 @@ mod tests {
                 kept_ms: numbers[6],
                 success_within_ms: number(numbers[7]),
                 changed_at: WallTime(numbers[8]),
+                calendars,
+                done: done.into_iter().filter(|time| time % 2 == 0).map(WallTime).collect(),
                 ..Definition::plain(some(schedule), target)
             };
             prop_assert_eq!(Definition::decode(&definition.encode()), Ok(definition));

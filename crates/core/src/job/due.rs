@@ -37,7 +37,7 @@ pub(super) fn decide(
     view: &mut View,
 ) -> Result<Option<Next>, Pause> {
     let (Some(timetable), true) = (timetable, work.is_on()) else {
-        work.state.next = None;
+        (work.state.next, work.state.left_out_at) = (None, None);
         return Ok(None);
     };
     let (before, now) = (work.state.mark, work.now);
@@ -45,11 +45,15 @@ pub(super) fn decide(
         Some(next) => next,
         None => match next(timetable, &work.definition, before) {
             Some(next) => next,
-            None => return Ok(None),
+            None => {
+                left_out(work, timetable, before, looked, view)?;
+                return Ok(None);
+            }
         },
     };
     work.state.next = Some(first);
     if first.due > now {
+        left_out(work, timetable, before, looked, view)?;
         return Ok(None);
     }
     let mut newest = first;
@@ -71,7 +75,35 @@ pub(super) fn decide(
     if until >= first.nominal {
         missed(work, timetable, before, until, Reason::Missed, work.definition.missed, looked, view)?;
     }
+    work.state.left_out_at = None;
+    left_out(work, timetable, before, looked, view)?;
     Ok(is_present.then_some(newest))
+}
+
+/// Records the times that calendars left out, up to now and to the next time that runs: one record for all of them, or for all of a
+/// day if the job isn't looked at for another reason.
+pub(super) fn left_out(
+    work: &mut Work<'_>,
+    timetable: &Timetable,
+    after: WallTime,
+    looked: &mut Looked,
+    view: &mut View,
+) -> Result<(), Pause> {
+    let Some(times) = timetable.left_out() else {
+        work.state.left_out_at = None;
+        return Ok(());
+    };
+    if work.state.left_out_at.is_some_and(|at| at > work.now) {
+        return Ok(());
+    }
+    let next = work.state.next.map(|next| next.nominal);
+    let until = next.map_or(work.now, |next| work.now.min(just_before(next)));
+    if let Some(last) = times.latest(after, until) {
+        leave_out(work, &times, after, last, Reason::Calendar, looked, view)?;
+        work.state.mark = work.state.mark.max(last);
+    }
+    work.state.left_out_at = times.end_of_day(work.state.mark, next);
+    Ok(())
 }
 
 /// What happens to the times of a range of which nobody took notice.

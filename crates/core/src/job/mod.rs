@@ -9,15 +9,17 @@
 //! | [`run`] | the run's id | as long as the job wants runs kept | what became of one time, or is becoming |
 //! | [`lease`] | the run's id | as long as somebody is heard of | that an attempt runs; the revision that made it **is** its fencing token |
 //! | ready | queue, when, the run's id | until taken | that a worker may take a run |
+//! | [`calendar`] | its name, in its own group | until removed | days that jobs leave out or move |
 //! | memo | a request | 10 minutes | which run was made for it |
 //!
-//! All are in the job's group. A time that is due is one commit: the run's record, made if it is absent; its lease; the job's
+//! All but calendars are in the job's group. A time that is due is one commit: the run's record, made if it is absent; its lease; the job's
 //! state, at the revision that was decided on; its place in the index. Every other change of the job puts the state too. So
 //! whoever decides on something old conflicts, however sure it is of owning the job, and nothing is begun twice.
 //!
 //! # The rules
 //! - [`mod@apply`]: putting and removing
 //! - [`mod@tick`]: a look at a job whose time has come; `due`: which times those are; `work`: what a run goes through
+//! - [`calendar`]: putting calendars, and what that does to jobs; `carry`: no time is lost or doubled by it
 //! - [`attempt`]: what whoever runs an attempt can say, and how workers take one
 //! - [`command`]: run now, pause, resume, backfill, cancel; what jobs ask of each other
 //! - [`id`], [`place`]: what things are called and where they are
@@ -25,6 +27,8 @@
 
 pub mod apply;
 pub mod attempt;
+pub mod calendar;
+mod carry;
 pub mod command;
 pub mod definition;
 pub mod due;
@@ -44,6 +48,7 @@ mod tests;
 
 pub use apply::{Put, apply, remove};
 pub use attempt::{Heard, claim, finish, give_back, heartbeat};
+pub use calendar::{Calendar, CalendarUse};
 pub use command::{
     Asked, BACKFILL_MAX, Backfilled, Cancelled, backfill, cancel, chain, counted, pause, resume, run_now,
     told,

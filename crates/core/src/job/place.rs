@@ -20,6 +20,14 @@ const READY: Kind = *b"Jw";
 /// The kind of requests that were carried out: then uid and a hash of the request.
 const MEMO: Kind = *b"Jm";
 
+/// The kind of calendars.
+pub const CALENDAR: Kind = *b"Jc";
+
+/// Where a calendar is: in the group of its own name.
+pub fn calendar_key(name: &Name) -> Key {
+    name.record(CALENDAR, &[])
+}
+
 /// Where a job's definition is.
 pub fn definition_key(name: &Name) -> Key {
     name.record(DEFINITION, &[])

@@ -98,6 +98,8 @@ names! {
         Missed = 2 "missed",
         /// The job was paused.
         Paused = 3 "paused",
+        /// A calendar left it out.
+        Calendar = 4 "calendar",
         /// It may be sent once, and whoever was to send it has gone.
         AtMostOnceUnknown = 5 "at_most_once_unknown",
         /// An attempt took too long.
@@ -221,7 +223,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_run_is_read_as_it_was_written(words: [String; 4], kind in 0..5_u8, numbers: [u64; 6], attempt: u32,
-                                           outcome in 0..5_usize, reason in 0..11_usize, output: Vec<u8>) {
+                                           outcome in 0..5_usize, reason in 0..12_usize, output: Vec<u8>) {
             let [namespace, job, runner, message] = words;
             let [due, made_at, started_at, at, token, count] = numbers;
             let end = End {

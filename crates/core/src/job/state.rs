@@ -6,7 +6,7 @@
 //! Layout, version 1: mark, next nominal and due (0 for none), index entry (0 for none), paused at (0 for not), a byte of flags
 //! (overdue 1), kept runs, last success (0 for none), success counted from, counters (started, succeeded, failed, skipped, unknown);
 //! then, each with its number: active runs (place, attempt, flags, phase and its times), queued ones, spans (trigger, after,
-//! until, left), deliveries (place, job).
+//! until, left), deliveries (place, job). Version 2, only while calendars leave out times to come, goes on with when to look at those.
 
 use super::id::{RunPlace, Trigger};
 use crate::codec::{Decoder, Encoder, Unreadable};
@@ -52,6 +52,8 @@ pub struct State {
     pub is_overdue: bool,
     /// How many.
     pub counts: Counts,
+    /// When it is recorded that calendars left times out.
+    pub left_out_at: Option<WallTime>,
 }
 
 /// The schedule's next time.
@@ -135,6 +137,7 @@ pub struct Counts {
 }
 
 const VERSION: u8 = 1;
+const WITH_LEFT_OUT: u8 = 2;
 const OVERDUE: u8 = 1;
 
 impl State {
@@ -146,7 +149,8 @@ impl State {
     /// The record's value.
     pub fn encode(&self) -> Bytes {
         let time = |time: Option<WallTime>| time.unwrap_or_default().0;
-        let mut to = Encoder::new(VERSION)
+        let version = if self.left_out_at.is_some() { WITH_LEFT_OUT } else { VERSION };
+        let mut to = Encoder::new(version)
             .number(self.mark.0)
             .number(time(self.next.map(|next| next.nominal)))
             .number(time(self.next.map(|next| next.due)))
@@ -185,12 +189,15 @@ impl State {
         for delivery in &self.outbox {
             to = delivery.place.write(to).bytes(delivery.to.as_bytes());
         }
+        if let Some(at) = self.left_out_at {
+            to = to.number(at.0);
+        }
         to.finish()
     }
 
     /// Reads a record's value.
     pub fn decode(value: &[u8]) -> Result<Self, Unreadable> {
-        let mut from = Decoder::new(value, VERSION)?;
+        let (version, mut from) = Decoder::versioned(value, WITH_LEFT_OUT)?;
         let some = |time: WallTime| (time.0 != 0).then_some(time);
         let small = |number: u64| u32::try_from(number).map_err(|_| Unreadable);
         let mut state = Self { mark: from.time()?, ..Self::default() };
@@ -233,12 +240,15 @@ impl State {
             let place = RunPlace::read(&mut from)?;
             state.outbox.push(Delivery { place, to: from.string()? });
         }
+        if version == WITH_LEFT_OUT {
+            state.left_out_at = Some(from.time()?);
+        }
         from.finish()?;
         Ok(state)
     }
 }
 
-fn bounded(from: &mut Decoder<'_>, max: usize) -> Result<usize, Unreadable> {
+pub(super) fn bounded(from: &mut Decoder<'_>, max: usize) -> Result<usize, Unreadable> {
     usize::try_from(from.number()?).ok().filter(|number| *number <= max).ok_or(Unreadable)
 }
 
@@ -279,7 +289,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_state_is_read_as_it_was_written(
-            times: [u64; 7], counts: [u64; 6], kept: u32, is_overdue: bool, active in vec(any_active(), 0..17),
+            times: [u64; 8], counts: [u64; 6], kept: u32, is_overdue: bool, active in vec(any_active(), 0..17),
             queue in vec(any_place(), 0..20), spans in vec(any_span(), 0..9),
             outbox in vec((any_place(), "\\PC{0,9}"), 0..9),
         ) {
@@ -299,6 +309,7 @@ mod tests {
                 success_from: WallTime(times[6]),
                 is_overdue,
                 counts: Counts { started, succeeded, failed, skipped, unknown, untold },
+                left_out_at: some(times[7]),
             };
             prop_assert_eq!(State::decode(&state.encode()), Ok(state));
         }

@@ -407,13 +407,14 @@ impl<'a> Work<'a> {
         });
         let is_idle = state.active.is_empty();
         let next = state.next.filter(|_| self.is_on()).map(|next| next.due);
+        let left_out = state.left_out_at.filter(|_| self.is_on());
         let told = (!state.outbox.is_empty()).then_some(self.now);
         let goes_on = is_idle || self.definition.overlap == Overlap::CancelPrevious;
         let queued = (goes_on && !state.queue.is_empty()).then_some(self.now);
         let caught_up = is_idle && state.queue.is_empty() && !state.spans.is_empty();
         let caught_up = caught_up.then(|| self.now.after(CATCH_UP_PAUSE));
         let success = self.success_by().filter(|_| !state.is_overdue);
-        active.chain([next, told, queued, caught_up, success].into_iter().flatten()).min()
+        active.chain([next, left_out, told, queued, caught_up, success].into_iter().flatten()).min()
     }
 
     /// By when a success is expected.

@@ -2,7 +2,7 @@
 
 use crate::cursor::ListError;
 use crate::failure::Failure;
-use baton_core::job::{Definition, Run, RunId, State};
+use baton_core::job::{Calendar, Definition, Run, RunId, State};
 use baton_core::{Revision, WallTime};
 use std::sync::Arc;
 
@@ -48,12 +48,44 @@ pub struct RunPage {
     pub next_cursor: Option<String>,
 }
 
+/// A calendar as it stands.
+#[derive(Clone, Debug)]
+pub struct CalendarState {
+    /// Its name.
+    pub name: String,
+    /// What it says.
+    pub calendar: Calendar,
+    /// Of the last change.
+    pub version: Revision,
+}
+
+/// A page of calendars.
+#[derive(Clone, Debug)]
+pub struct CalendarPage {
+    /// In an order that is stable from page to page.
+    pub calendars: Vec<CalendarState>,
+    /// Where the next page begins.
+    pub next_cursor: Option<String>,
+}
+
 /// Why a call didn't do what it was asked to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JobError {
     /// There is no such job.
     NotFound {
         /// Which.
+        job: String,
+    },
+    /// There is no such calendar.
+    CalendarNotFound {
+        /// Which.
+        calendar: String,
+    },
+    /// A job uses the calendar.
+    CalendarInUse {
+        /// Which calendar.
+        calendar: String,
+        /// One of the jobs.
         job: String,
     },
     /// There is no such run, or its record isn't kept any more.

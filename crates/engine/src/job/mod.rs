@@ -4,6 +4,7 @@
 //! - [`calls`]: what callers say and hear
 //! - [`service`]: putting, removing and looking at jobs and their runs; run now, pause, resume, backfill, cancel
 //! - [`attempts`]: what workers and targets say: claim, heartbeat, complete, fail
+//! - [`calendars`]: days that jobs share, and telling the jobs
 //! - `waiting`: workers that wait for a run
 //! - [`runner`]: how this node runs what is its own to run; `endings`: how it says what came of that
 //! - `scheduler`: when to look at which group; `group`: a look at all that is due in one
@@ -13,6 +14,7 @@
 
 mod agenda;
 pub mod attempts;
+pub mod calendars;
 pub mod calls;
 mod endings;
 mod group;
@@ -25,7 +27,7 @@ mod timetables;
 mod waiting;
 
 pub use attempts::{Claim, Claimed};
-pub use calls::{JobError, JobPage, JobState, RunPage, RunState};
+pub use calls::{CalendarPage, CalendarState, JobError, JobPage, JobState, RunPage, RunState};
 pub use runner::{Attempt, Ran, Runner, Running};
 
 use agenda::Agenda;

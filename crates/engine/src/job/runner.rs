@@ -8,6 +8,7 @@ use super::calls::JobError;
 use crate::engine::{Engine, Node};
 use baton_core::Name;
 use baton_core::WallTime;
+use baton_core::job::place::lease_key;
 use baton_core::job::{AttemptEnd, Begun, Definition, GRACE, RunId};
 use baton_core::lock::FencingToken;
 use std::collections::BTreeMap;
@@ -28,6 +29,11 @@ const BEGIN_WITHIN: Duration = Duration::from_secs(5);
 const END_WITHIN: Duration = Duration::from_secs(5);
 /// Between tries to say how an attempt ended.
 const SAY_AGAIN: Duration = Duration::from_millis(200);
+
+/// How often it is looked whether what is under way was called off elsewhere; what takes less than that is never looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Leases read at once.
+const PAGE: usize = 60;
 
 /// An attempt of a run, to be made now and once.
 #[derive(Clone, Debug)]
@@ -71,9 +77,16 @@ pub(crate) struct Dispatch {
     runner: OnceLock<Arc<dyn Runner>>,
     begun: AtomicUsize,
     room: Semaphore,
-    /// To be told when their run is called off.
-    under_way: Mutex<BTreeMap<RunId, Arc<Notify>>>,
+    /// To be told when their run is called off; as many as are begun.
+    under_way: Mutex<BTreeMap<RunId, UnderWay>>,
     idle: Notify,
+}
+
+#[derive(Clone)]
+struct UnderWay {
+    told: Arc<Notify>,
+    fencing: FencingToken,
+    since: Instant,
 }
 
 impl Default for Dispatch {
@@ -97,22 +110,30 @@ impl Dispatch {
     /// A run was called off: if it is here it stops.
     pub fn call_off(&self, run: RunId) {
         let under_way = self.under_way.lock().expect("no panic while held");
-        if let Some(told) = under_way.get(&run) {
-            told.notify_one();
+        if let Some(found) = under_way.get(&run) {
+            found.told.notify_one();
         }
     }
 
-    fn enter(&self, run: RunId) -> Arc<Notify> {
+    fn enter(&self, run: RunId, fencing: FencingToken) -> Arc<Notify> {
         let told = Arc::new(Notify::new());
         self.begun.fetch_add(1, Ordering::Relaxed);
-        self.under_way.lock().expect("no panic while held").insert(run, told.clone());
+        let entered = UnderWay { told: told.clone(), fencing, since: Instant::now() };
+        self.under_way.lock().expect("no panic while held").insert(run, entered);
         told
+    }
+
+    /// What has been under way for a while, in the order of groups.
+    fn lasting(&self) -> Vec<(RunId, UnderWay)> {
+        let under_way = self.under_way.lock().expect("no panic while held");
+        let lasts = |one: &UnderWay| one.since.elapsed() >= LOOK_EVERY;
+        under_way.iter().filter(|(_, one)| lasts(one)).map(|(run, one)| (*run, one.clone())).collect()
     }
 
     fn leave(&self, run: RunId, told: &Arc<Notify>) {
         let mut under_way = self.under_way.lock().expect("no panic while held");
         // A later attempt of the same run may be here already.
-        if under_way.get(&run).is_some_and(|other| Arc::ptr_eq(other, told)) {
+        if under_way.get(&run).is_some_and(|other| Arc::ptr_eq(&other.told, told)) {
             under_way.remove(&run);
         }
         drop(under_way);
@@ -140,6 +161,30 @@ impl Engine {
     }
 }
 
+/// Stops what was called off at another node, or gave way to the job's next time: its lease is gone. A lease that can't be looked at is
+/// taken to be there.
+pub(crate) async fn keep(node: Arc<Node>) {
+    loop {
+        tokio::select! {
+            biased;
+            () = node.draining.wait() => return,
+            () = tokio::time::sleep(node.random.jittered(LOOK_EVERY)) => {}
+        }
+        let lasting = node.jobs.dispatch.lasting();
+        for some in lasting.chunk_by(|(one, _), (other, _)| one.uid.group() == other.uid.group()) {
+            for some in some.chunks(PAGE) {
+                let keys = some.iter().map(|(run, _)| lease_key(*run)).collect();
+                let Ok(reading) = node.read(keys, node.deadline()).await else { continue };
+                for ((_, one), lease) in some.iter().zip(reading.records) {
+                    if lease.is_none_or(|lease| FencingToken::from(lease.created) != one.fencing) {
+                        one.told.notify_one();
+                    }
+                }
+            }
+        }
+    }
+}
+
 impl Node {
     /// Makes an attempt that was begun by a commit which was sent at `sent`.
     pub(super) fn dispatch(self: &Arc<Self>, job: &Name, begun: Begun, fencing: FencingToken, sent: Instant) {
@@ -153,7 +198,7 @@ impl Node {
             until: sent + begun.lease.saturating_sub(GRACE),
         };
         let node = self.clone();
-        let told = node.jobs.dispatch.enter(attempt.run);
+        let told = node.jobs.dispatch.enter(attempt.run, fencing);
         tokio::spawn(async move {
             let (run, lease_ends) = (attempt.run, sent + begun.lease);
             if let Some(ran) = node.make(&attempt, &told).await {

@@ -23,10 +23,22 @@ impl Engine {
     pub async fn put_job(&self, name: &Name, definition: Definition) -> Result<(Put, JobState), JobError> {
         let node = &self.node;
         let definition = Definition { uid: Uid::new(name.group(), node.random.bytes()), ..definition };
+        let mut definition = definition;
+        node.copy_calendars(name.namespace(), &mut definition).await?;
         let timetables = |name: &Name, definition: &Definition| node.jobs.timetables.of(name, definition);
-        let rule = |view: &mut _| job::apply(name, &definition, node.now(), &timetables, view);
-        let decided = node.decide(name.group(), node.deadline(), rule).await?;
-        Ok((decided.reply.0, self.job(name).await?))
+        let mut put = None;
+        loop {
+            let rule = |view: &mut _| job::apply(name, &definition, node.now(), &timetables, view);
+            let decided = node.decide(name.group(), node.deadline(), rule).await?;
+            put.get_or_insert(decided.reply.0);
+            // A calendar that was changed meanwhile may not have found this job. One that was removed stays as it was seen.
+            match node.copy_calendars(name.namespace(), &mut definition).await {
+                Ok(true) => {}
+                Ok(false) | Err(JobError::CalendarNotFound { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((put.unwrap_or(Put::Same), self.job(name).await?))
     }
 
     /// Removes a job, and what became of its runs.

@@ -1,7 +1,7 @@
 //! Schedules that were read: reading one takes longer than asking it when it is due.
 
-use baton_core::Name;
-use baton_core::job::{DaylightSaving, Definition, Timetable};
+use baton_core::job::{CalendarUse, DaylightSaving, Definition, Timetable};
+use baton_core::{Name, WallTime};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -15,6 +15,8 @@ struct Known {
     schedule: Option<String>,
     time_zone: String,
     daylight_saving: DaylightSaving,
+    calendars: Vec<CalendarUse>,
+    done: Vec<WallTime>,
     timetable: Option<Arc<Timetable>>,
 }
 
@@ -26,6 +28,8 @@ impl TimetableCache {
             && known.schedule == definition.schedule
             && known.time_zone == definition.time_zone
             && known.daylight_saving == definition.daylight_saving
+            && known.calendars == definition.calendars
+            && known.done == definition.done
         {
             return known.timetable.clone();
         }
@@ -37,7 +41,10 @@ impl TimetableCache {
         }
         let (schedule, time_zone) = (definition.schedule.clone(), definition.time_zone.clone());
         let daylight_saving = definition.daylight_saving;
-        let remembered = Known { schedule, time_zone, daylight_saving, timetable: timetable.clone() };
+        let (calendars, done) = (definition.calendars.clone(), definition.done.clone());
+        let timetable_kept = timetable.clone();
+        let remembered =
+            Known { schedule, time_zone, daylight_saving, calendars, done, timetable: timetable_kept };
         known.insert(name.clone(), remembered);
         timetable
     }

@@ -1,12 +1,15 @@
 //! What a job's definition means: what is chosen where nothing is said, and what doesn't go together.
 
 use baton_api::ErrorBody;
+use baton_api::calendar::{CalendarPolicy, UsedCalendar};
 use baton_api::job::{
     self as wire, CommandTarget, HttpTarget, JobDefinition, JobTarget, Retry, WorkerTarget,
 };
-use baton_core::Name;
-use baton_core::cron::{Schedule, Zone, full_name};
-use baton_core::job::{DaylightSaving, Definition, Guarantee, Http, Missed, Overlap, Secret, Target};
+use baton_core::cron::{DaySet, Policy, Schedule, Zone, full_name};
+use baton_core::job::{
+    CalendarUse, DaylightSaving, Definition, Guarantee, Http, Missed, Overlap, Secret, Target,
+};
+use baton_core::{Name, Revision};
 
 /// What is stored for a definition as it came over the wire.
 pub(crate) fn read(name: &Name, said: JobDefinition) -> Result<Definition, ErrorBody> {
@@ -19,8 +22,16 @@ pub(crate) fn read(name: &Name, said: JobDefinition) -> Result<Definition, Error
     }
     if let Some(schedule) = &job.schedule {
         let parsed = Schedule::parse(schedule, &full_name(name.namespace(), name.key()));
-        parsed.map_err(super::preview::refused)?;
+        movable(&parsed.map_err(super::preview::refused)?, &said.calendars)?;
     }
+    // Their days are the engine's to look up.
+    let used = |used: UsedCalendar| CalendarUse {
+        name: used.name,
+        policy: policy(used.policy),
+        revision: Revision(0),
+        days: DaySet::default(),
+    };
+    job.calendars = said.calendars.into_iter().map(used).collect();
     let or = |said: Option<u64>, otherwise: u64| said.unwrap_or(otherwise);
     job.daylight_saving = said.daylight_saving.map_or(job.daylight_saving, |said| match said {
         wire::DaylightSaving::Vixie => DaylightSaving::Vixie,
@@ -139,11 +150,40 @@ pub(crate) fn shown(job: &Definition) -> JobDefinition {
         timeout_millis: Some(job.timeout_ms),
         jitter_millis: Some(job.jitter_ms),
         enabled: Some(job.enabled),
+        calendars: job
+            .calendars
+            .iter()
+            .map(|used| UsedCalendar {
+                name: used.name.clone(),
+                policy: match used.policy {
+                    Policy::Exclude => CalendarPolicy::Exclude,
+                    Policy::MoveToNext => CalendarPolicy::MoveToNext,
+                    Policy::MoveToPrevious => CalendarPolicy::MoveToPrevious,
+                },
+            })
+            .collect(),
         then: job.then.clone(),
         keep_runs: Some(job.kept_max),
         keep_millis: Some(job.kept_ms),
         success_within_millis: job.success_within_ms,
     }
+}
+
+pub(super) fn policy(said: CalendarPolicy) -> Policy {
+    match said {
+        CalendarPolicy::Exclude => Policy::Exclude,
+        CalendarPolicy::MoveToNext => Policy::MoveToNext,
+        CalendarPolicy::MoveToPrevious => Policy::MoveToPrevious,
+    }
+}
+
+/// A period has no times of day, so there is nothing that another day could have.
+pub(super) fn movable(schedule: &Schedule, calendars: &[UsedCalendar]) -> Result<(), ErrorBody> {
+    if schedule.is_period() && calendars.iter().any(|used| used.policy != CalendarPolicy::Exclude) {
+        let message = "times of @every can't be moved to another day, only left out: use exclude";
+        return Err(ErrorBody::invalid("calendars", message));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -165,7 +205,7 @@ mod tests {
                     "target": { "http": { "url": "http://example.org", "headers": { "a": "b" }, "body": "x" } },
                     "guarantee": "at_most_once", "overlap": "queue_all", "missed": "all", "missedMax": 5,
                     "deadlineMillis": 7, "jitterMillis": 9, "enabled": false, "then": ["k"], "keepRuns": 11,
-                    "successWithinMillis": 1_000 }),
+                    "successWithinMillis": 1_000, "calendars": [{ "name": "c", "policy": "move_to_next" }] }),
             json!({ "target": { "command": { "program": "p", "arguments": ["a"] } },
                     "retry": { "maxAttempts": 9, "backoffMillis": 1, "maxBackoffMillis": 2 } }),
         ] {
@@ -190,6 +230,9 @@ mod tests {
             refused(json!({ "timeZone": "Europe/Atlantis", "target": target })).as_deref(),
             Some("timeZone")
         );
+        let moved = json!([{ "name": "c", "policy": "move_to_previous" }]);
+        let every = json!({ "schedule": "@every 1h", "calendars": moved, "target": target });
+        assert_eq!(refused(every).as_deref(), Some("calendars"));
     }
 
     #[test]

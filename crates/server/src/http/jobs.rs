@@ -34,7 +34,10 @@ const NAME: &str = "name";
 #[utoipa::path(
     put, path = "/v1/jobs/{name}", tag = "jobs", operation_id = "putJob",
     params(NameParameter, NamespaceParameter), request_body = JobDefinition,
-    responses((status = 200, description = "It is defined like this now", body = JobStatus))
+    responses(
+        (status = 200, description = "It is defined like this now", body = JobStatus),
+        (status = 404, description = "CALENDAR_NOT_FOUND: it names a calendar that isn't there", body = ErrorBody),
+    )
 )]
 pub async fn put(State(server): State<Arc<Shared>>, request: Request) -> Response {
     let (exchange, body) = Exchange::begin(server, Route::Job, request);
@@ -286,6 +289,17 @@ impl From<JobError> for Problem {
             JobError::NotFound { job } => {
                 let message = format!("there is no job {job:?}; PUT /v1/jobs/{{name}} defines one");
                 of(ErrorCode::JobNotFound, NAME, message)
+            }
+            JobError::CalendarNotFound { calendar } => {
+                let message =
+                    format!("there is no calendar {calendar:?}; PUT /v1/calendars/{{name}} defines one");
+                ErrorBody::new(ErrorCode::CalendarNotFound, message).into()
+            }
+            JobError::CalendarInUse { calendar, job } => {
+                let message = format!(
+                    "calendar {calendar:?} is used, by job {job:?} among others perhaps; edit the jobs first"
+                );
+                of(ErrorCode::CalendarInUse, NAME, message)
             }
             JobError::RunNotFound => {
                 let message = "there is no run of this id, or it isn't kept any more".into();

@@ -23,6 +23,7 @@
 pub(crate) mod answer;
 pub mod batch;
 pub mod bundle;
+pub(crate) mod calendars;
 pub(crate) mod calls;
 pub mod cluster;
 pub mod counters;

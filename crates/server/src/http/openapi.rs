@@ -5,9 +5,9 @@
 //! for ASCII, and on the safe side for the rest.
 
 use super::{
-    Shared, batch, bundle, cluster, counters, election, elections, fence, jobs, limit, limit_log, limits,
-    lock, maps, observe, once, operations, presence, preview, registers, replication, runs, sets, views,
-    watch, workers,
+    Shared, batch, bundle, calendars, cluster, counters, election, elections, fence, jobs, limit, limit_log,
+    limits, lock, maps, observe, once, operations, presence, preview, registers, replication, runs, sets,
+    views, watch, workers,
 };
 use baton_api::batch::{Answer, BatchAnswer};
 use baton_api::crdt::{CrdtKind, EXACT_MAX, MapChange, SetChange};
@@ -91,6 +91,8 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(jobs::resume))
         .routes(routes!(jobs::backfill))
         .routes(routes!(jobs::history))
+        .routes(routes!(calendars::put, calendars::get, calendars::remove))
+        .routes(routes!(calendars::list))
         .routes(routes!(runs::get))
         .routes(routes!(runs::cancel))
         .routes(routes!(preview::preview_schedule))
@@ -486,6 +488,7 @@ fn refine(name: &str, schema: &mut Value) {
         "lockToken" | "leaderToken" | "claimToken" => ("", 1, 256),
         "key" | "limit" | "field" => ("", 1, 512),
         "receipt" => ("", 1, 256),
+        "note" => ("", 0, 128),
         "timeZone" => ("", 1, 64),
         "reason" => (r"(?=.*\S)", 1, 1024),
         "prefix" => ("", 0, 512),

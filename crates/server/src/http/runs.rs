@@ -43,7 +43,8 @@ async fn looked_up(exchange: &Exchange) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, &shown(&exchange.server.engine.run(id).await?)))
 }
 
-/// Call a run off. Whoever runs it finds its lease gone; a request or a command of the node that is asked is stopped.
+/// Call a run off. Whoever runs it finds its lease gone; a request or a command of a node is stopped: at once if it is the node that is
+/// asked, else within two seconds.
 #[utoipa::path(
     post, path = "/v1/runs/{runId}/cancel", tag = "jobs", operation_id = "cancelRun",
     params(RunIdParameter), request_body = CancelRunRequest,

@@ -1,5 +1,6 @@
 //! Schedules: what they accept, when they are due, and how they read.
 
+mod closures;
 mod due;
 mod expressions;
 mod oracle;

@@ -2,6 +2,7 @@
 
 mod asking;
 mod attempts;
+mod calendars;
 mod editing;
 mod missing;
 mod overlapping;
