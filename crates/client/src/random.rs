@@ -25,6 +25,13 @@ pub(crate) fn up_to(max: u64) -> u64 {
     max.checked_add(1).map_or(number, |range| number % range)
 }
 
+/// 128 bits as a number.
+pub(crate) fn wide() -> u128 {
+    let mut bytes = [0; 16];
+    fill(&mut bytes);
+    u128::from_le_bytes(bytes)
+}
+
 fn fill(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the operating system gives randomness");
 }

@@ -1,20 +1,21 @@
 //! Leased and approximate limits, decided in the caller's own process (M2, M4).
 //!
 //! A part of a key's limit is debited at the store before it is spent here, so no crash of this process admits too much. While there is
-//! something in a key's purse a check is one compare-and-swap; more is asked for beside the checks, before it runs
+//! something in a key's pocket a check is one compare-and-swap; more is asked for beside the checks, before it runs
 //! dry. A key that comes once, a limit that is neither, and whoever finds the purse empty ask the server.
 //!
 //! # Layout
 //! - this file: the limiter
 //! - `asking`: what is said to the server about a lease
 //! - `key`: what keys are, and how they are recognized
-//! - `table`: where a key's till is found without a lock
-//! - `purses`: what is held for each key, and what to do next
+//! - `table`: where a key's pocket is found without a lock
+//! - `purses`: what is held for each key, and what to do next; `open`: one of them, while somebody looks at it
 //! - `clock`: a time that is cheap to read, and never behind
 
 mod asking;
 mod clock;
 mod key;
+mod open;
 mod purses;
 mod table;
 #[cfg(test)]
@@ -28,7 +29,6 @@ use asking::Asking;
 use baton_api::limit::Identity;
 use baton_api::limits;
 use baton_core::limit::purse::Message;
-use baton_core::limit::till::Taken;
 use clock::Clock;
 use key::{Plain, Sought};
 use purses::{Next, Purses};
@@ -114,26 +114,19 @@ impl Limiter {
     #[inline]
     pub fn check_now(&self, key: impl LimitKey, cost: u64) -> Option<bool> {
         let key = key.plain();
-        let sought = self.0.purses.seek(key);
-        if self.take(key, &sought, cost) { Some(true) } else { self.look_now(key, &sought, cost) }
+        if self.take(key, cost) { Some(true) } else { self.look_now(key, cost) }
     }
 
-    /// Spends what is in the key's purse, if that is all there is to do.
+    /// Spends what is in the key's pocket, if that is all there is to do.
     #[inline]
-    fn take(&self, key: Plain<'_>, sought: &Sought, cost: u64) -> bool {
-        match self.0.purses.take(sought, cost, self.0.clock.not_before_ms()) {
-            Taken::Yes => true,
-            Taken::Last => {
-                self.ask_for_more(key, sought);
-                true
-            }
-            Taken::Look | Taken::Another => false,
-        }
+    fn take(&self, key: Plain<'_>, cost: u64) -> bool {
+        self.0.purses.take(key, cost, self.0.clock.not_before_ms())
     }
 
     /// When it isn't just a matter of spending.
     #[cold]
-    fn look_now(&self, key: Plain<'_>, sought: &Sought, cost: u64) -> Option<bool> {
+    fn look_now(&self, key: Plain<'_>, cost: u64) -> Option<bool> {
+        let sought = &self.0.purses.seek(key);
         match self.0.purses.next(key, sought, cost, self.0.clock.now_ms(), false) {
             Next::Spent { ask } => {
                 if let Some(message) = ask {
@@ -169,7 +162,7 @@ impl Limiter {
         limits::check_number("cost", cost, limits::COST).map_err(Error::refused)?;
         let inner = &self.0;
         let sought = inner.purses.seek(key);
-        if cost > 0 && self.take(key, &sought, cost) {
+        if cost > 0 && self.take(key, cost) {
             return Ok(self.spent(&sought, "local"));
         }
         let mut renewed = false;
@@ -231,13 +224,6 @@ impl Limiter {
     /// counts as spent when the leases end.
     pub async fn close(&self) {
         self.0.give_all_back().await;
-    }
-
-    #[cold]
-    fn ask_for_more(&self, key: Plain<'_>, sought: &Sought) {
-        if let Some(message) = self.0.purses.low(sought, self.0.clock.now_ms()) {
-            self.ask_beside(key, sought, message);
-        }
     }
 
     fn ask_beside(&self, key: Plain<'_>, sought: &Sought, message: Message) {

@@ -1,11 +1,13 @@
 //! What is held for each key, and what to do next.
 
-use super::key::{Plain, Salt, Sought, text_in};
+use super::key::{Plain, Salt, Sought, WORDS, text_in};
+use super::open::Open;
 use super::table::{Found, Table};
 use baton_api::limit::LeaseResponse;
-use baton_core::limit::holder::{Holder, Known, Seen, Step, TTL_MS, Waits};
+use baton_core::limit::holder::{Known, Seen, Step, TTL_MS, Waits};
+use baton_core::limit::pocket::Pocket;
 use baton_core::limit::purse::{Message, Purse, Rhythm, Terms};
-use baton_core::limit::till::{Taken, Till};
+use baton_core::limit::till::Till;
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,7 +26,8 @@ pub(super) struct Purses {
     /// What this process is called in lists of leases.
     owner: String,
     salt: Salt,
-    table: Table<Held>,
+    texts: Table<WORDS, Held>,
+    numbers: Table<1, Held>,
     next_lease: AtomicU32,
     is_looked_after: AtomicBool,
     /// Until when the limit is taken not to be leased.
@@ -33,17 +36,20 @@ pub(super) struct Purses {
     said: Mutex<Option<Arc<Said>>>,
 }
 
-/// What is held for a key beside its till. A process may have a million of them, so what is seldom needed is elsewhere.
+/// What is held for a key beside its pocket. A process may have a million of them, so what is seldom needed is elsewhere.
 #[derive(Default)]
-struct Held {
-    purse: Purse,
+pub(super) struct Held {
+    pub purse: Purse,
+    /// What isn't in the pocket.
+    pub balance: i64,
     /// One key has no two with the same number within a lease's life.
     lease: u32,
-    /// When somebody last looked at it, in seconds: whoever only spends doesn't.
-    used_s: u32,
+    /// Until when it isn't forgotten, in seconds: twice a lease's life since somebody looked (whoever only spends doesn't), and as
+    /// long as an alarm was set for.
+    stays_s: u32,
     /// Nothing before the first answer.
     said: Option<Arc<Said>>,
-    rare: Option<Box<Rare>>,
+    pub rare: Option<Box<Rare>>,
     remaining: u64,
     reset_at_ms: u64,
 }
@@ -58,8 +64,8 @@ struct Said {
 
 /// What most keys don't have.
 #[derive(Default)]
-struct Rare {
-    /// Of a key too long for its slot.
+pub(super) struct Rare {
+    /// Of a key too long for its place.
     text: Option<Box<str>>,
     /// What the server calls the lease, if that isn't what this process does.
     called: Option<Box<str>>,
@@ -67,11 +73,11 @@ struct Rare {
     is_outdated: bool,
     /// Who waits for an answer.
     answered: Option<Arc<Notify>>,
-    known: Known,
+    pub known: Known,
 }
 
 impl Rare {
-    fn is_needed(&self) -> bool {
+    pub fn is_needed(&self) -> bool {
         let Self { text, called, is_outdated, answered, known } = self;
         *is_outdated || text.is_some() || called.is_some() || answered.is_some() || known.is_needed()
     }
@@ -100,24 +106,37 @@ impl Purses {
         &self.owner
     }
 
-    #[inline]
     pub fn seek(&self, key: Plain<'_>) -> Sought {
         self.salt.seek(key)
     }
 
-    /// Spends what is there, if nothing else has to be done first. [`Taken::Last`] is spent too: then [`low`](Self::low) says what
-    /// to do.
+    /// Spends what is there, if nothing else has to be done first.
     #[inline]
-    pub fn take(&self, sought: &Sought, cost: u64, not_before_ms: u64) -> Taken {
-        self.table.take(sought, cost, not_before_ms).unwrap_or(Taken::Look)
+    pub fn take(&self, key: Plain<'_>, cost: u64, not_before_ms: u64) -> bool {
+        match key {
+            Plain::Number(number) => self.numbers.take(&self.salt.number(number), cost, not_before_ms),
+            Plain::Text(text) => self.texts.take(&self.salt.text(text), cost, not_before_ms),
+        }
     }
 
-    /// Little is left: what has to be said, if nobody says it already.
-    pub fn low(&self, sought: &Sought, now_ms: u64) -> Option<Message> {
-        let Found { slot, mut cold } = self.table.find(sought)?;
-        cold.used_s = seconds(now_ms);
-        let terms = cold.terms();
-        cold.holder(&slot.till, &terms).replenish(now_ms)
+    fn find(&self, sought: &Sought) -> Option<Found<'_, Held>> {
+        match sought {
+            Sought::Number(mark) => self.numbers.find(mark),
+            Sought::Text(mark) => self.texts.find(mark),
+        }
+    }
+
+    fn open(&self, sought: &Sought, now_ms: u64) -> Option<Open<'_>> {
+        self.find(sought).map(|found| Open::new(found, now_ms))
+    }
+
+    /// Gives a key a purse, if there is room.
+    fn insert(&self, key: Plain<'_>, sought: &Sought, now_ms: u64) {
+        let held = Held::new(key, sought, self.next_lease.fetch_add(1, Ordering::Relaxed), now_ms);
+        match sought {
+            Sought::Number(mark) => self.numbers.insert(mark, held, |[number]| self.salt.number(number)),
+            Sought::Text(mark) => self.texts.insert(mark, held, |words| self.salt.words(words)),
+        };
     }
 
     pub fn is_first_look(&self) -> bool {
@@ -126,45 +145,41 @@ impl Purses {
 
     pub fn next(&self, key: Plain<'_>, sought: &Sought, cost: u64, now_ms: u64, renewed: bool) -> Next {
         let unleased_until_ms = self.unleased_until_ms.load(Ordering::Relaxed);
-        let Some(Found { slot, mut cold }) = self.table.find(sought) else {
+        let Some(mut open) = self.open(sought, now_ms) else {
             // A key that comes once needs no purse.
             if now_ms >= unleased_until_ms {
-                let lease = self.next_lease.fetch_add(1, Ordering::Relaxed);
-                self.table.insert(sought, Held::new(key, sought, lease, now_ms));
+                self.insert(key, sought, now_ms);
             }
             return Next::Ask { say: None };
         };
-        let held = &mut *cold;
-        held.used_s = seconds(now_ms);
-        let terms = held.terms();
+        open.held().is_used(now_ms);
         let most = if now_ms < unleased_until_ms { 0 } else { WAITS_MAX };
         let waits = Waits { had: usize::from(renewed), most };
-        let next = match held.holder(&slot.till, &terms).check(cost, now_ms, waits) {
+        match open.holder().check(cost, now_ms, waits) {
             Step::Spent { ask, .. } => Next::Spent { ask },
             Step::Refused { retry_at_ms } => {
                 let retry_after_ms = retry_at_ms.map(|at_ms| at_ms.saturating_sub(now_ms).max(1));
                 Next::Refused { retry_after_ms }
             }
-            Step::Wait => Next::Wait(held.answer()),
+            Step::Wait => Next::Wait(open.held().answer()),
             Step::Renew(message) => Next::Renew(message),
             Step::Ask { say, .. } => Next::Ask { say },
-        };
-        held.tidy(now_ms);
-        next
+        }
     }
 
     /// What is known of a key: its limit, what is left, and in how many milliseconds all is back.
     pub fn seen(&self, sought: &Sought, now_ms: u64) -> (u64, u64, u64) {
-        self.table.find(sought).map_or((0, 0, 0), |Found { slot, cold }| {
+        self.find(sought).map_or((0, 0, 0), |Found { pocket, cold, .. }| {
             let limit = cold.said.as_ref().map_or(0, |said| said.limit);
-            let remaining = (cold.remaining + cold.purse.balance(&slot.till, now_ms)).min(limit);
+            let till = Till::of(cold.balance + pocket.amount() as i64);
+            let remaining = (cold.remaining + cold.purse.balance(&till, now_ms)).min(limit);
             (limit, remaining, cold.reset_at_ms.saturating_sub(now_ms))
         })
     }
 
     /// What the lease of a key is called, and the version it counts by. Nothing if the key has been forgotten.
     pub fn lease_of(&self, sought: &Sought) -> Option<(String, Option<u64>)> {
-        let Found { cold, .. } = self.table.find(sought)?;
+        let Found { cold, .. } = self.find(sought)?;
         let called = cold.rare.as_ref().and_then(|rare| rare.called.as_deref().map(str::to_owned));
         Some((called.unwrap_or_else(|| self.own_name(cold.lease)), cold.version()))
     }
@@ -190,10 +205,6 @@ impl Purses {
         let ttl_max_ms = slack.map_or(lent.ttl_millis, |slack| slack.max_ttl_millis);
         let terms = behaves(ttl_max_ms.max(1));
         let said = self.said(Said { terms, version: lent.version, limit: lent.limit });
-        let Some(Found { slot, mut cold }) = self.table.find(sought) else { return false };
-        if cold.version().is_some_and(|version| version != lent.version) {
-            cold.rare().is_outdated = true;
-        }
         // A life that is shorter than was asked for counts from the same moment. What is left of one that isn't leased any more lives
         // as long as was asked for, until it is given back.
         let ttl_ms = if lent.ttl_millis == 0 { message.ttl_ms } else { lent.ttl_millis };
@@ -202,16 +213,20 @@ impl Purses {
             left: slack.map_or(u64::MAX, |slack| slack.left),
             stands_ms: lent.retry_after_millis.unwrap_or_default(),
         };
-        let terms = behaves(ttl_ms);
-        let mut holder = cold.holder(&slot.till, &terms);
-        let is_last = holder.heard_for(message.sequence, lent.granted, seen, now_ms);
-        if is_last && lent.lease_id != self.own_name(cold.lease) {
-            cold.rare().called = Some(lent.lease_id.as_str().into());
+        let Some(mut open) = self.open(sought, now_ms) else { return false };
+        open.terms = behaves(ttl_ms);
+        let is_last = open.holder().heard_for(message.sequence, lent.granted, seen, now_ms);
+        let held = open.held();
+        if held.version().is_some_and(|version| version != lent.version) {
+            held.rare().is_outdated = true;
         }
-        cold.said = Some(said);
-        cold.remaining = lent.remaining;
-        cold.reset_at_ms = now_ms + lent.reset_millis;
-        cold.tell(now_ms);
+        if is_last && lent.lease_id != self.own_name(held.lease) {
+            held.rare().called = Some(lent.lease_id.as_str().into());
+        }
+        held.said = Some(said);
+        held.remaining = lent.remaining;
+        held.reset_at_ms = now_ms + lent.reset_millis;
+        held.tell();
         lent.granted > 0
     }
 
@@ -226,105 +241,96 @@ impl Purses {
 
     /// What to say at once: what was given by another definition goes back.
     pub fn outdated(&self, sought: &Sought, now_ms: u64) -> Option<Message> {
-        let Found { slot, mut cold } = self.table.find(sought)?;
-        let held = &mut *cold;
+        let mut open = self.open(sought, now_ms)?;
+        let held = open.held();
         if held.purse.is_asking() || !held.rare.as_mut().is_some_and(|rare| take(&mut rare.is_outdated)) {
             return None;
         }
-        let terms = held.terms();
-        let message = held.holder(&slot.till, &terms).look(true, now_ms);
-        held.tidy(now_ms);
-        message
+        open.holder().look(true, now_ms)
     }
 
     /// Resolves when somebody hears an answer that is waited for now; nothing if nobody waits for any.
     pub fn next_answer(&self) -> Option<OwnedNotified> {
         let mut answer = None;
-        self.table.each(|_, cold| {
-            if answer.is_none() {
-                let mut held = cold.lock().expect("no panic while held");
-                answer = held.purse.is_asking().then(|| held.answer());
+        let mut look = |found: Found<'_, Held>| {
+            let mut held = found.cold;
+            if answer.is_none() && held.purse.is_asking() {
+                answer = Some(held.answer());
             }
-        });
+        };
+        self.texts.each(|_| true, |_, found| look(found));
+        self.numbers.each(|_| true, |_, found| look(found));
         answer
     }
 
     pub fn unheard(&self, sought: &Sought, message: &Message, now_ms: u64) {
-        if let Some(Found { slot, mut cold }) = self.table.find(sought) {
-            let terms = cold.terms();
-            cold.holder(&slot.till, &terms).unheard(message.sequence, now_ms);
-            cold.tell(now_ms);
+        if let Some(mut open) = self.open(sought, now_ms) {
+            open.holder().unheard(message.sequence, now_ms);
+            open.held().tell();
         }
     }
 
     /// The store said no to a check of this key: for a moment that stands for all.
     pub fn note_refusal(&self, sought: &Sought, cost: u64, retry_after: Option<Duration>, now_ms: u64) {
-        if let Some(Found { slot, mut cold }) = self.table.find(sought) {
+        if let Some(mut open) = self.open(sought, now_ms) {
             let retry_ms = retry_after.map(|retry| u64::try_from(retry.as_millis()).unwrap_or(u64::MAX));
-            let terms = cold.terms();
-            cold.holder(&slot.till, &terms).note_refusal(cost, retry_ms, 0, now_ms);
+            open.holder().note_refusal(cost, retry_ms, 0, now_ms);
         }
     }
 
     /// What goes back now: what is idle, or all. Forgets keys that nobody came back to.
     pub fn leaving(&self, all: bool, now_ms: u64) -> Vec<(String, Sought, Message)> {
-        self.table.forget(now_ms, |held| held.may_be_forgotten(now_ms));
+        let may_go = |held: &Held| held.may_be_forgotten(now_ms);
+        self.texts.forget(now_ms, may_go);
+        self.numbers.forget(now_ms, may_go);
         let mut leaving = Vec::new();
-        self.table.each(|slot, cold| {
-            if !all && slot.till.is_quiet(now_ms) {
-                return;
-            }
-            let mut cold = cold.lock().expect("no panic while held");
-            let held = &mut *cold;
-            let words = slot.words();
-            let text = held.rare.as_ref().and_then(|rare| rare.text.as_deref().map(str::to_owned));
-            let Some(text) = text.or_else(|| text_in(&words)) else { return };
-            let terms = held.terms();
-            let message = held.holder(&slot.till, &terms).look(all, now_ms);
-            held.tidy(now_ms);
-            let Some(message) = message else { return };
-            leaving.push((text, self.salt.again(words), message));
+        let look = |found: Found<'_, Held>| Open::new(found, now_ms).holder().look(all, now_ms);
+        let is_worth_it = |pocket: &Pocket| all || !pocket.is_quiet(now_ms);
+        self.texts.each(is_worth_it, |words, found| {
+            let long = found.cold.rare.as_ref().and_then(|rare| rare.text.as_deref().map(str::to_owned));
+            let Some(text) = long.or_else(|| text_in(&words)) else { return };
+            let sought = Sought::Text(self.salt.words(words));
+            leaving.extend(look(found).map(|message| (text, sought, message)));
+        });
+        self.numbers.each(is_worth_it, |[number], found| {
+            let sought = Sought::Number(self.salt.number(number));
+            leaving.extend(look(found).map(|message| (number.to_string(), sought, message)));
         });
         leaving
     }
 }
 
-fn seconds(now_ms: u64) -> u32 {
-    u32::try_from(now_ms / 1_000).unwrap_or(u32::MAX)
-}
-
 impl Held {
     fn new(key: Plain<'_>, sought: &Sought, lease: u32, now_ms: u64) -> Self {
-        let mut held = Self { lease, used_s: seconds(now_ms), ..Self::default() };
-        if text_in(&sought.words).is_none() {
+        let mut held = Self { lease, ..Self::default() };
+        held.is_used(now_ms);
+        if let Sought::Text(mark) = sought
+            && text_in(&mark.words).is_none()
+        {
             held.rare().text = Some(key.text().into());
         }
         held
     }
 
-    fn terms(&self) -> Terms {
+    /// Somebody has looked at it.
+    fn is_used(&mut self, now_ms: u64) {
+        self.stays(now_ms + 2 * self.terms().ttl_ms.clamp(1_000, TTL_MS));
+    }
+
+    /// It isn't forgotten before.
+    pub fn stays(&mut self, until_ms: u64) {
+        self.stays_s = self.stays_s.max(u32::try_from(until_ms.div_ceil(1_000)).unwrap_or(u32::MAX));
+    }
+
+    pub fn terms(&self) -> Terms {
         self.said.as_ref().map_or(const { Terms::lease(TTL_MS, None) }, |said| said.terms)
-    }
-
-    /// With what it knows besides, which [`tidy`](Self::tidy) forgets again if it is nothing.
-    fn holder<'a>(&'a mut self, till: &'a Till, terms: &'a Terms) -> Holder<'a> {
-        let known = &mut self.rare.get_or_insert_default().known;
-        Holder { till, purse: &mut self.purse, known, terms }
-    }
-
-    /// What isn't needed any more goes.
-    fn tidy(&mut self, now_ms: u64) {
-        if let Some(rare) = &mut self.rare {
-            rare.known.tidy(now_ms);
-        }
-        self.rare.take_if(|rare| !rare.is_needed());
     }
 
     fn version(&self) -> Option<u64> {
         self.said.as_ref().map(|said| said.version)
     }
 
-    fn rare(&mut self) -> &mut Rare {
+    pub fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }
 
@@ -334,16 +340,14 @@ impl Held {
     }
 
     fn may_be_forgotten(&self, now_ms: u64) -> bool {
-        let used_ms = u64::from(self.used_s) * 1_000;
-        let is_used = now_ms < used_ms.saturating_add(2 * self.terms().ttl_ms.clamp(1_000, TTL_MS));
-        !self.purse.is_asking() && now_ms >= self.purse.closes_ms() && !is_used
+        let stays_ms = u64::from(self.stays_s) * 1_000;
+        !self.purse.is_asking() && now_ms >= self.purse.closes_ms() && now_ms >= stays_ms
     }
 
-    /// Whoever waits hears that there was an answer, or none. What isn't needed any more goes.
-    fn tell(&mut self, now_ms: u64) {
+    /// Whoever waits hears that there was an answer, or none.
+    fn tell(&mut self) {
         if let Some(answered) = self.rare.as_mut().and_then(|rare| rare.answered.take()) {
             answered.notify_waiters();
         }
-        self.tidy(now_ms);
     }
 }

@@ -178,6 +178,14 @@ pub struct Holder<'a> {
 }
 
 impl Holder<'_> {
+    /// Marks a till that was put together anew, as it was when this holder last had it.
+    pub fn mark(&self) {
+        match self.known.is_low {
+            true => self.purse.be_looked_at(self.till),
+            false => self.purse.set_marks(self.till, self.terms),
+        }
+    }
+
     /// What to do with a check.
     pub fn check(&mut self, cost: u64, now_ms: u64, waits: Waits) -> Step {
         let (may_ask, is_low) = (waits.most > 0, self.known.is_low);
@@ -229,12 +237,6 @@ impl Holder<'_> {
     pub fn leave(&mut self, goes_on: bool, now_ms: u64) -> Message {
         self.known.waiting = 0;
         self.purse.give_back(self.till, goes_on, now_ms, self.terms)
-    }
-
-    /// Little is in the till: what to say, if nobody says it already.
-    pub fn replenish(&mut self, now_ms: u64) -> Option<Message> {
-        let is_worth_it = self.purse.is_due(now_ms) || self.refused(1, now_ms).is_none();
-        (is_worth_it && !self.purse.is_asking() && !self.known.is_low).then(|| self.ask(now_ms))
     }
 
     /// The answer to a message: what the store's row has now, and what its meter shows. Whether it was to the last one.

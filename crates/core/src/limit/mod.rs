@@ -14,7 +14,8 @@
 //! - [`metered`]: which meter something was counted on
 //! - [`mitigation`]: what is done about a hot key
 //! - `names`: choices that are stored as a number
-//! - [`purse`]: a lease, from its holder's side; [`till`]: what of it many threads spend from; [`holder`]: what it does with a check
+//! - [`purse`]: a lease, from its holder's side; [`till`]: what is in it; [`pocket`]: what of it many threads spend from; [`holder`]:
+//!   what it does with a check
 //! - [`quota`]: what a proxy may let pass by itself
 //! - [`slack`]: bounded approximation
 //! - [`share`]: what a node admits by itself in an outage
@@ -34,6 +35,7 @@ pub mod log;
 pub mod metered;
 pub mod mitigation;
 pub(crate) mod names;
+pub mod pocket;
 pub mod purse;
 pub mod quota;
 pub mod receipt;

@@ -7,9 +7,9 @@
 //! twice or late changes nothing. What is not kept is taken out of the purse before the message leaves. An answer counts
 //! only if it is to the last message.
 //!
-//! What may be spent is in a [`Till`], which threads spend from beside each other. All the rest is the purse's: it is one holder's at a
-//! time, and every one of its methods is given the till it belongs to. A message's numbers come from one look at the
-//! till: what was spent and what is kept always make up what was given, whoever spends meanwhile.
+//! What may be spent is in a [`Till`], which every one of a purse's methods is given. Both are one holder's at a time. Where threads spend
+//! beside each other, what they may spend without looking is in a [pocket](super::pocket), and is put back into the till before anything is
+//! said: so what was spent and what is kept always make up what was given.
 
 use super::till::{BALANCE_MAX, Taken, Till};
 use alloc::boxed::Box;
@@ -152,11 +152,11 @@ impl Purse {
     /// Spends, if it is there and the purse is open.
     #[inline]
     pub fn spend(&self, till: &Till, cost: u64, now_ms: u64) -> Spent {
-        match till.take(cost, now_ms, || true) {
+        match till.take(cost, now_ms) {
             Taken::Yes => Spent::Yes { ask: false, sequence: self.sequence },
             Taken::Last => Spent::Yes { ask: self.asked.is_none(), sequence: self.sequence },
             // It is time for a message: that doesn't keep anybody from spending what is there.
-            Taken::Look | Taken::Another => self.spend_due(till, cost, now_ms),
+            Taken::Look => self.spend_due(till, cost, now_ms),
         }
     }
 
@@ -329,7 +329,7 @@ impl Purse {
     }
 
     /// Says to the till when this purse has to be looked at.
-    fn set_marks(&self, till: &Till, terms: &Terms) {
+    pub(super) fn set_marks(&self, till: &Till, terms: &Terms) {
         match self.is_asking() {
             // Whatever is to be said is being said.
             true => till.set_marks(self.closes_ms, i64::MIN),
