@@ -239,6 +239,12 @@ impl Holder<'_> {
         self.purse.give_back(self.till, goes_on, now_ms, self.terms)
     }
 
+    /// Little is in the till: what to say, if nobody says it already.
+    pub fn replenish(&mut self, now_ms: u64) -> Option<Message> {
+        let is_worth_it = self.purse.is_due(now_ms) || self.refused(1, now_ms).is_none();
+        (is_worth_it && !self.purse.is_asking() && !self.known.is_low).then(|| self.ask(now_ms))
+    }
+
     /// The answer to a message: what the store's row has now, and what its meter shows. Whether it was to the last one.
     pub fn heard(&mut self, sequence: u64, amount: u64, seen: Seen, now_ms: u64) -> bool {
         let is_last = self.purse.heard(self.till, sequence, amount, self.terms);

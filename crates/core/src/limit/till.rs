@@ -39,7 +39,7 @@ impl Till {
     }
 
     /// Takes, if it is there and nobody has to look first.
-    pub(super) fn take(&self, cost: u64, now_ms: u64) -> Taken {
+    pub fn take(&self, cost: u64, now_ms: u64) -> Taken {
         let Ok(cost) = i64::try_from(cost) else { return Taken::Look };
         if self.balance() < cost || !self.is_quiet(now_ms) {
             return Taken::Look;

@@ -110,7 +110,7 @@ impl Node {
         if held.given.defined.version != current.defined.version || is_another {
             return None;
         }
-        let taken = held.till.take(call.cost, now_ms, || true);
+        let taken = held.till.take(call.cost, now_ms);
         if !matches!(taken, Taken::Yes | Taken::Last) {
             return None;
         }
