@@ -115,12 +115,15 @@ impl<const W: usize> Level<W> {
     }
 }
 
+/// Made as it is needed, and never moved.
+type Chunk<C> = Box<[Mutex<C>]>;
+
 /// See the module. `C` is what is behind each key's own lock.
 pub(super) struct Table<const W: usize, C> {
     levels: [OnceLock<Level<W>>; LEVELS.len()],
     /// The level in use.
     level: AtomicUsize,
-    colds: Box<[OnceLock<Box<[Mutex<C>]>>]>,
+    colds: Box<[OnceLock<Chunk<C>>]>,
     /// When a key was last forgotten: no alarm is set before.
     forgotten_ms: AtomicU64,
     writers: Mutex<Numbers>,
