@@ -10,6 +10,7 @@ mod engine {
     mod elections;
     mod holds;
     mod hot_keys;
+    mod inherit;
     mod job_stores;
     mod jobs;
     mod lease_log;

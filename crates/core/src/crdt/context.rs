@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// The most actors in a context that comes from outside.
-pub const ACTORS_MAX: usize = 4 * 1024;
+pub const ACTORS_MAX: usize = 16 * 1024;
 /// The most spans of one actor: each but the first stands for something that was missed, and comes with the next repair.
 pub const SPANS_MAX: usize = 1024;
 

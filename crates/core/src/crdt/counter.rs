@@ -87,7 +87,8 @@ fn put(
     })
 }
 
-fn totals(row: &Row) -> BTreeMap<Actor, (u64, u64)> {
+/// What each slot comes to.
+pub(super) fn totals(row: &Row) -> BTreeMap<Actor, (u64, u64)> {
     let mut totals = BTreeMap::new();
     for (_, entry) in row.entries() {
         if let Entry::Tally { slot, added, taken } = entry {

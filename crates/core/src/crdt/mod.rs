@@ -9,7 +9,8 @@
 //! - [`counter`], [`set`], [`register`], [`removal`]: writing and reading them
 //! - [`edit`]: what a caller may ask for
 //! - [`opaque`]: contexts and places in lists, as text that callers hand back unread
-//! - [`renewal`]: old dots written again under new ones
+//! - [`renewal`]: old dots written again under new ones, old totals moved to their heir's
+//! - [`heirs`]: who that is
 //! - [`sync`]: how two replicas find out what one of them has missed
 //! - [`clock`]: the time that orders writes of registers
 //! - [`presence`]: who is there, without a common clock
@@ -27,6 +28,7 @@ pub mod counter;
 pub mod delta;
 pub mod dot;
 pub mod edit;
+pub mod heirs;
 pub mod kind;
 pub mod opaque;
 pub mod presence;

@@ -81,14 +81,14 @@ impl Replica {
         Ok(merged)
     }
 
-    /// Everything that the other replica had seen was compared, and taken in. Nothing is adopted if that isn't sound any more. Refused as
-    /// `Full` if more actors are in it than are remembered, or dots that this run never made.
-    pub async fn adopt(&self, adoption: Adoption) -> Result<(), Failure> {
+    /// Everything that the other replica had seen was compared, and taken in. Nothing is adopted if that isn't sound any more: then it says
+    /// no. Refused as `Full` if more actors are in it than are remembered, or dots that this run never made.
+    pub async fn adopt(&self, adoption: Adoption) -> Result<bool, Failure> {
         let durable = {
             let mut ahead = self.shared.ahead();
             ahead.ready()?;
             if !adoption.is_sound(&ahead.context) {
-                return Ok(());
+                return Ok(false);
             }
             let their_context = adoption.context;
             let actors = their_context.actors().filter(|actor| ahead.context.highest(*actor) == 0).count();
@@ -102,7 +102,7 @@ impl Replica {
                 ahead.enqueue(Staged::default(), Some(their_context), None, Origin::Merged)
             }
         };
-        self.settled(durable).await
+        self.settled(durable).await.map(|()| true)
     }
 
     async fn settled(&self, durable: oneshot::Receiver<()>) -> Result<(), Failure> {

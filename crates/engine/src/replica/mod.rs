@@ -9,6 +9,7 @@
 //! - `merge`: what other replicas tell; [`Merged`]
 //! - `renew`: rows let go of runs that are over; [`Renewed`]
 //! - `retire`: runs that are over for good; [`Run`]
+//! - `lineage`: the runs that this directory had before; `inherit`: what they counted becomes this run's
 //! - `ahead`: what was decided and isn't durable yet; `durable`: what is
 //! - `flush`: the one task that makes it so
 //! - `memo`: requests that were answered
@@ -26,6 +27,8 @@
 mod ahead;
 mod durable;
 mod flush;
+mod inherit;
+mod lineage;
 mod memo;
 mod merge;
 mod names;
@@ -36,6 +39,7 @@ mod renew;
 mod retire;
 mod write;
 
+pub use lineage::Home;
 pub use merge::Merged;
 pub use names::Names;
 pub use open::{OpenError, Options};
@@ -143,6 +147,7 @@ struct Shared {
     /// Always locked before `durable`.
     ahead: Mutex<Ahead>,
     durable: RwLock<Durable>,
+    lineage: Mutex<lineage::Lineage>,
     wake: Notify,
     /// Moves when the durable context grows.
     grown: watch::Sender<u64>,

@@ -3,6 +3,7 @@
 use super::ahead::Ahead;
 use super::durable::Durable;
 use super::flush::Flusher;
+use super::lineage::{Home, Lineage};
 use super::memo::{Memo, Memos};
 use super::records::{self, Found, Own};
 use super::{CHANGES_MAX, Limits, Replica, Shared};
@@ -28,11 +29,14 @@ pub struct Options {
     pub time: Arc<dyn Time>,
     /// Where its actor comes from.
     pub random: Random,
+    /// What its directory is known by.
+    pub home: Home,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { limits: Limits::default(), time: Arc::new(RealTime::default()), random: Random::system() }
+        let (limits, random, home) = (Limits::default(), Random::system(), Home::default());
+        Self { limits, time: Arc::new(RealTime::default()), random, home }
     }
 }
 
@@ -42,6 +46,9 @@ pub enum OpenError {
     /// Its directory can't be opened.
     #[error("the replica's directory: {0}")]
     Directory(#[from] baton_store::embedded::OpenError),
+    /// The file system doesn't say which directory it is.
+    #[error("the replica's directory can't be looked at: {0}")]
+    Home(std::io::Error),
     /// Its records can't be read or written.
     #[error("the replica's records: {0}")]
     Store(#[from] StoreError),
@@ -62,7 +69,9 @@ impl Replica {
             full_bytes,
             ..baton_store::embedded::Options::default()
         };
-        Self::open_on(Embedded::open(directory, store)?, options).await
+        let store = Embedded::open(directory, store)?;
+        let home = Home::of(directory).map_err(OpenError::Home)?;
+        Self::open_on(store, Options { home, ..options }).await
     }
 
     /// Opens the replica in a store that nobody else uses. It must have room for several times what the limits allow: a replica
@@ -70,7 +79,10 @@ impl Replica {
     pub async fn open_on(store: Embedded, options: Options) -> Result<Self, OpenError> {
         let mut found = load(&store).await?;
         let actor = Actor(options.random.bytes());
-        begin(&store, actor, &found).await?;
+        let wrote = found.own.as_ref().filter(|before| !before.context.is_empty());
+        let lineage =
+            std::mem::take(&mut found.lineage).follow(options.home, wrote.map(|before| before.actor));
+        begin(&store, actor, &found, &lineage).await?;
         if let Some(before) = &found.own {
             found.context.join(&before.context);
         }
@@ -84,6 +96,7 @@ impl Replica {
             time: options.time,
             ahead: Mutex::new(ahead),
             durable: RwLock::new(durable),
+            lineage: Mutex::new(lineage),
             wake: Notify::new(),
             grown: watch::Sender::new(0),
             changes: broadcast::Sender::new(CHANGES_MAX),
@@ -98,6 +111,7 @@ struct Loaded {
     rows: Vec<(RowKey, Row)>,
     context: Context,
     own: Option<Own>,
+    lineage: Lineage,
     clock: Clock,
     memos: Memos,
 }
@@ -132,6 +146,7 @@ impl Loaded {
                 self.own = Some(own);
             }
             Found::Shard => self.context.join(&Context::decode(&record.value)?),
+            Found::Lineage => self.lineage = Lineage::decode(&record.value)?,
             Found::Memo { lane, slot } => self.memos.load(Memo::decode(&record.value, lane, slot)?)?,
         }
         Ok(())
@@ -139,14 +154,15 @@ impl Loaded {
 }
 
 /// A new run's record takes the place of the last one's, whose dots join those of all others.
-async fn begin(store: &Embedded, actor: Actor, found: &Loaded) -> Result<(), OpenError> {
+async fn begin(store: &Embedded, actor: Actor, found: &Loaded, lineage: &Lineage) -> Result<(), OpenError> {
     let own = Own { actor, highest: found.clock.highest(), context: Context::default() };
-    let mut writes = vec![Write::Put { key: records::own(), value: own.encode(), ttl: Ttl::Forever }];
+    let put = |key, value| Write::Put { key, value, ttl: Ttl::Forever };
+    let mut writes = vec![put(records::own(), own.encode()), put(records::lineage(), lineage.encode())];
     if let Some(before) = &found.own {
         let number = records::shard_of(before.actor);
         let mut shard = found.context.only(|actor| records::shard_of(actor) == number);
         shard.join(&before.context);
-        writes.push(Write::Put { key: records::shard(number), value: shard.encode(), ttl: Ttl::Forever });
+        writes.push(put(records::shard(number), shard.encode()));
     }
     match store.commit(Commit { checks: Vec::new(), writes }).await? {
         Outcome::Committed { .. } => Ok(()),

@@ -5,6 +5,7 @@
 //! | `r`, a row's name | the row, as in `baton_core::crdt::row` |
 //! | `o` | this run: layout version 1, actor (16), highest time in ms and its count, then the context of this actor's own dots |
 //! | `x`, a number below 16 | the context of the actors whose first byte's low bits are that number, but for this run's own |
+//! | `l` | which directory this is and which runs it had before; see `lineage` |
 //! | `m`, lane, slot (2) | a request that was answered; see `memo` |
 //!
 //! This run's own dots have a record of their own because nearly every commit writes it: it stays small however many runs
@@ -22,6 +23,7 @@ pub(super) const SHARDS: u8 = 16;
 const ROW: u8 = b'r';
 const OWN: u8 = b'o';
 const SHARD: u8 = b'x';
+const LINEAGE: u8 = b'l';
 const MEMO: u8 = b'm';
 
 /// What a record is, by its name.
@@ -29,6 +31,7 @@ pub(super) enum Found {
     Row(RowKey),
     Own,
     Shard,
+    Lineage,
     Memo { lane: usize, slot: usize },
 }
 
@@ -37,6 +40,7 @@ pub(super) fn found(name: &[u8]) -> Result<Found, Unreadable> {
         Some((&ROW, name)) => RowKey::decode(name).map(Found::Row),
         Some((&OWN, [])) => Ok(Found::Own),
         Some((&SHARD, [_])) => Ok(Found::Shard),
+        Some((&LINEAGE, [])) => Ok(Found::Lineage),
         Some((&MEMO, [lane, high, low])) => {
             let (lane, slot) = (usize::from(*lane), usize::from(u16::from_be_bytes([*high, *low])));
             if lane < LANES && slot < SLOTS { Ok(Found::Memo { lane, slot }) } else { Err(Unreadable) }
@@ -55,6 +59,10 @@ pub(super) fn own() -> Key {
 
 pub(super) fn shard(number: u8) -> Key {
     Key::new(GROUP, [SHARD, number])
+}
+
+pub(super) fn lineage() -> Key {
+    Key::new(GROUP, [LINEAGE])
 }
 
 pub(super) fn memo(memo: &Memo) -> Key {
@@ -123,6 +131,7 @@ mod tests {
         let key = Object::plain("n", "o").row(Kind::Set);
         assert!(matches!(found(&row(&key).name), Ok(Found::Row(of)) if of == key));
         assert!(matches!(found(&own().name), Ok(Found::Own)));
+        assert!(matches!(found(&lineage().name), Ok(Found::Lineage)));
         assert!(matches!(found(&shard(3).name), Ok(Found::Shard)));
         let id = baton_core::crdt::RequestId([0; 16]);
         let of =

@@ -7,7 +7,7 @@ use super::ahead::Staged;
 use super::write::{EDITS_MAX, UNIT_BYTES_MAX};
 use super::{Failure, Origin, Replica};
 use baton_core::crdt::renewal;
-use baton_core::crdt::{Actor, Dot, RowKey};
+use baton_core::crdt::{Actor, Change, Dot, Row, RowKey};
 use std::ops::Bound;
 
 /// Rows that are looked at in one step, at most: nobody else can write meanwhile.
@@ -29,6 +29,20 @@ impl Replica {
         old: impl Fn(Actor) -> bool,
         after: Option<&RowKey>,
     ) -> Result<Renewed, Failure> {
+        let own = self.actor();
+        self.rewrite(
+            |row, key, mint| renewal::renew(row, key, |actor| actor != own && old(actor), mint),
+            after,
+        )
+        .await
+    }
+
+    /// Writes what `rule` makes of some rows after a name, with dots that it is given. Answers when that is durable.
+    pub(super) async fn rewrite(
+        &self,
+        rule: impl Fn(&Row, &RowKey, &mut dyn FnMut() -> Dot) -> Option<Change>,
+        after: Option<&RowKey>,
+    ) -> Result<Renewed, Failure> {
         let (renewed, durable) = {
             let mut ahead = self.shared.ahead();
             ahead.ready()?;
@@ -40,11 +54,11 @@ impl Replica {
                 // What isn't durable yet counts too: the row may be another by now.
                 let row = ahead.row(key, &durable);
                 let mut dots = staged.dots;
-                let mint = || {
+                let mut mint = || {
                     dots += 1;
                     Dot { actor: own, number: number + dots }
                 };
-                if let Some(change) = renewal::renew(&row, key, |actor| actor != own && old(actor), mint) {
+                if let Some(change) = rule(&row, key, &mut mint) {
                     staged.dots = dots;
                     bytes += key.bytes().len() + row.size();
                     staged.stage(change, row, &ahead.context);

@@ -1,7 +1,7 @@
 //! Runs that are over for good, because an operator says so (D8).
 //!
-//! What a retired run made is written again under this one, so that no row keeps its name, and a mark that is never removed tells all
-//! replicas. What was seen of it stays in the context, so nothing of it can come back. If it was not over after all, or had something that nobody
+//! What a retired run made in sets and registers is written again under this one, and a mark that is never removed tells all
+//! replicas. What it counted stays in its slots: if it was not over, or its directory is started again, that would count twice. What was seen of it stays in the context, so nothing of it can come back. If it was not over after all, or had something that nobody
 //! had heard of, that is merged like anything else: nothing is refused, so nothing has to be sent again under another name.
 
 use super::{Failure, Replica};

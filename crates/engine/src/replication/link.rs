@@ -1,8 +1,9 @@
 //! What is known of one other replica.
 
-use super::{Lane, NoAnswer, Shared};
+use super::{Lane, NoAnswer, Shared, inherit};
 use baton_core::crdt::sync::{Answer, Ask, MESSAGE_BYTES_MAX, Reply, Request};
 use baton_core::crdt::{Actor, Context, Delta};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -51,6 +52,8 @@ pub(super) struct State {
     pub rounds: u64,
     pub failures: u64,
     pub last_round: Option<Instant>,
+    /// When the last rounds began after which this replica had all that the other had then, the newest last.
+    caught_up: VecDeque<Instant>,
     /// All that it is known to have seen.
     seen: Context,
     /// Of which run that is known.
@@ -99,6 +102,28 @@ impl Link {
     /// It has seen this much.
     pub fn has_seen(&self, theirs: &Context, own: &Context) {
         self.state().learn(theirs, own);
+    }
+
+    /// Whether it has seen as much. Itself has.
+    pub fn has(&self, context: &Context) -> bool {
+        let state = self.state();
+        state.is_self || (state.seen_by == state.actor && state.seen.covers(context))
+    }
+
+    /// A round that began then brought all that it had.
+    pub fn caught_up(&self, began: Instant) {
+        let mut state = self.state();
+        state.caught_up.push_back(began);
+        if state.caught_up.len() > inherit::ROUNDS {
+            state.caught_up.pop_front();
+        }
+    }
+
+    /// Whether enough rounds that began after a moment brought all that it had.
+    pub fn was_asked_since(&self, moment: Instant) -> bool {
+        let state = self.state();
+        let is_enough = state.caught_up.len() == inherit::ROUNDS;
+        state.is_self || (is_enough && state.caught_up.iter().all(|began| *began >= moment))
     }
 
     /// Asks it something, and reads the answer.

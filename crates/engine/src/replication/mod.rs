@@ -5,6 +5,7 @@
 //! - `link`: what is shared about one other replica; [`PeerStatus`]
 //! - `push`: local writes, told as they happen
 //! - `pull`: the repair of whatever was missed
+//! - `inherit`: what earlier runs of this replica counted becomes this one's
 //! - `metrics`: what is counted
 //!
 //! # Promises
@@ -14,6 +15,7 @@
 //!   when it was asked, the one that asked has after that.
 //! - Every exchange is bounded in size and in time.
 
+mod inherit;
 mod link;
 mod metrics;
 mod pull;
@@ -88,6 +90,7 @@ impl Default for Options {
 pub struct Replication {
     shared: Arc<Shared>,
     following: JoinHandle<()>,
+    inheriting: JoinHandle<()>,
 }
 
 struct Shared {
@@ -124,12 +127,14 @@ impl Replication {
         // At once: what is written from now on is told.
         shared.connect(&peers.borrow());
         let following = tokio::spawn(follow(Arc::downgrade(&shared), peers));
-        Self { shared, following }
+        let inheriting = tokio::spawn(inherit::run(Arc::downgrade(&shared)));
+        Self { shared, following, inheriting }
     }
 
     /// Ends what it does by itself: nobody is told or asked any more.
     pub fn stop(&self) {
         self.following.abort();
+        self.inheriting.abort();
         self.shared.links().clear();
     }
 

@@ -63,7 +63,7 @@ pub(super) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
 async fn round(shared: &Shared, link: &Link) -> Result<(), Failed> {
     let replica = &shared.replica;
     let (mut repair, mut ask) = replica.begin_repair();
-    let before = replica.context();
+    let (before, began) = (replica.context(), Instant::now());
     let (mut run, mut is_complete) = (None, true);
     loop {
         let reply = link.ask(shared, Lane::Pull, run, ask).await.map_err(Failed::Away)?;
@@ -78,12 +78,13 @@ async fn round(shared: &Shared, link: &Link) -> Result<(), Failed> {
             Next::Ask(next) => ask = next,
             Next::Same => {
                 link.has_seen(&before, &replica.context());
+                link.caught_up(began);
                 return Ok(());
             }
             Next::Adopt(adoption) => {
                 let context = adoption.context.clone();
-                if is_complete {
-                    replica.adopt(adoption).await.map_err(cannot)?;
+                if is_complete && replica.adopt(adoption).await.map_err(cannot)? {
+                    link.caught_up(began);
                 }
                 link.has_seen(&context, &replica.context());
                 return Ok(());

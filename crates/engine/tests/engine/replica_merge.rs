@@ -236,11 +236,12 @@ async fn rows_let_go_of_runs_that_are_over_and_say_what_they_said() {
             break;
         }
     }
-    assert_eq!(renewed_rows, 91);
+    assert_eq!(renewed_rows, 90);
     repair(&replica, &other).await;
     for one in [&replica, &other] {
         assert_eq!((count(one), one.elements(&tags, None, 100).value.items.len()), (15, 90));
-        let rows = rows(one).await;
+        // A counter's slots stay: only their heir may end them.
+        let rows: Vec<_> = rows(one).await.into_iter().filter(|(key, _)| key.kind() == Kind::Set).collect();
         assert!(rows.iter().flat_map(|(_, row)| row.dots()).all(|dot| dot.actor == replica.actor()));
     }
 }

@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 
-const SYNC: Duration = Duration::from_millis(20);
-const SOON: Duration = Duration::from_secs(20);
+pub const SYNC: Duration = Duration::from_millis(20);
+pub const SOON: Duration = Duration::from_secs(20);
 
 /// Replicas by address, and which are cut off.
 #[derive(Default)]
-struct Network {
+pub struct Network {
     replicas: Mutex<BTreeMap<String, Arc<Replica>>>,
-    cut: Mutex<BTreeSet<String>>,
+    pub cut: Mutex<BTreeSet<String>>,
     /// Nobody answers anything, and nobody says that.
     hangs: Mutex<bool>,
     /// Nobody can be told anything: what is missed has to be asked for.
@@ -63,19 +63,19 @@ impl Wire for End {
     }
 }
 
-struct World {
-    network: Arc<Network>,
+pub struct World {
+    pub network: Arc<Network>,
     directories: Vec<tempfile::TempDir>,
-    replicas: Vec<Arc<Replica>>,
-    replications: Vec<Replication>,
+    pub replicas: Vec<Arc<Replica>>,
+    pub replications: Vec<Replication>,
 }
 
-fn address(at: usize) -> String {
+pub fn address(at: usize) -> String {
     format!("replica-{at}:1")
 }
 
 impl World {
-    async fn new(count: usize, sync: Duration) -> Self {
+    pub async fn new(count: usize, sync: Duration) -> Self {
         let network = Arc::new(Network::default());
         let directories: Vec<_> = (0..count).map(|_| tempfile::tempdir().unwrap()).collect();
         let mut world = Self { network, directories, replicas: Vec::new(), replications: Vec::new() };
@@ -101,11 +101,22 @@ impl World {
         Replication::start(self.replicas[at].clone(), wire, options, peers)
     }
 
+    /// Ends one's run and begins another.
+    pub async fn restart(&mut self, at: usize, sync: Duration) {
+        self.replications[at].stop();
+        self.network.replicas.lock().unwrap().remove(&address(at));
+        self.replicas[at].close().await;
+        let directory = self.directories[at].path();
+        self.replicas[at] = Arc::new(Replica::open(directory, ReplicaOptions::default()).await.unwrap());
+        self.network.replicas.lock().unwrap().insert(address(at), self.replicas[at].clone());
+        self.replications[at] = self.replicate(at, sync);
+    }
+
     fn are_equal(&self) -> bool {
         self.replicas.iter().all(|replica| replica.whole() == self.replicas[0].whole())
     }
 
-    async fn equal(&self) {
+    pub async fn equal(&self) {
         let equal = async {
             while !self.are_equal() {
                 tokio::time::sleep(Duration::from_millis(2)).await;

@@ -59,7 +59,7 @@ fn run(run: Run) -> ReplicaRun {
     ReplicaRun { actor: named(run.actor), changes: run.changes, retired: run.is_retired }
 }
 
-/// Retire a run that is over for good: what it made becomes this replica's, and no row keeps its name.
+/// Retire a run that is over for good: what it made in sets and registers becomes this replica's.
 ///
 /// Nothing changes for readers. A run that goes on all the same is merged like any other.
 #[utoipa::path(

@@ -4,6 +4,7 @@ mod bytes;
 mod clocks;
 mod contexts;
 mod convergence;
+mod heirs;
 mod laws;
 mod network;
 mod outbox;

@@ -95,21 +95,6 @@ fn a_removed_counter_begins_at_zero_and_a_concurrent_add_brings_its_slot_back() 
 }
 
 #[test]
-fn a_slot_that_a_replica_and_its_clone_write_again_counts_once() {
-    let (key, mut row, mut context) = (key(Kind::Counter), Row::default(), Context::default());
-    let added = counter::add(&row, &key, dot(1, 1), 5).unwrap();
-    take(&mut row, &mut context, &added);
-    let is_old = |of| of == actor(1);
-    let original = renewal::renew(&row, &key, is_old, || dot(2, 1)).unwrap();
-    let clone = renewal::renew(&row, &key, is_old, || dot(3, 1)).unwrap();
-    take(&mut row, &mut context, &original);
-    take(&mut row, &mut context, &clone);
-    assert_eq!(counter::value(&row), 5);
-    assert!(row.dots().all(|dot| !is_old(dot.actor)));
-    assert_eq!(renewal::renew(&row, &key, is_old, || dot(2, 2)), None);
-}
-
-#[test]
 fn an_element_that_is_added_over_and_over_stays_one_entry() {
     let (key, mut row, mut context) = (key(Kind::Set), Row::default(), Context::default());
     for number in 1..10 {
