@@ -4,8 +4,9 @@
 //! While one of them is away, it waits. Without any others it needn't, if there never were any: else somebody who is not in sight may know more.
 
 use super::Shared;
+use super::link::Link;
 use crate::replica::Failure;
-use baton_core::crdt::{Actor, Context};
+use baton_core::crdt::Actor;
 use std::sync::Weak;
 use tokio::time::{Instant, sleep};
 
@@ -38,20 +39,20 @@ pub(super) async fn run(shared: Weak<Shared>) {
 /// Nothing if replication has ended.
 async fn take_over(shared: &Weak<Shared>, runs: &[Actor]) -> Option<Result<usize, Failure>> {
     let replica = shared.upgrade()?.replica.clone();
-    wait(shared, |shared| !shared.links().is_empty() || shared.replica.was_always_alone()).await?;
+    wait(shared, |shared| shared.all_others(|_| true)).await?;
     if let Err(failure) = replica.claim(runs).await {
         return Some(Err(failure));
     }
     let claimed = replica.context();
-    wait(shared, |shared| shared.all_have(&claimed)).await?;
+    wait(shared, |shared| shared.all_others(|link| link.has(&claimed))).await?;
     let heard = Instant::now();
-    wait(shared, |shared| shared.all_were_asked_since(heard)).await?;
+    wait(shared, |shared| shared.all_others(|link| link.was_asked_since(heard))).await?;
     let rows = match replica.inherit(runs).await {
         Ok(rows) => rows,
         Err(failure) => return Some(Err(failure)),
     };
     let done = replica.context();
-    wait(shared, |shared| shared.all_have(&done)).await?;
+    wait(shared, |shared| shared.all_others(|link| link.has(&done))).await?;
     Some(replica.settle_claims(runs).await.map(|()| rows))
 }
 
@@ -69,11 +70,13 @@ async fn wait(shared: &Weak<Shared>, is_so: impl Fn(&Shared) -> bool) -> Option<
 }
 
 impl Shared {
-    fn all_have(&self, context: &Context) -> bool {
-        self.links().values().all(|running| running.link.has(context))
-    }
-
-    fn all_were_asked_since(&self, moment: Instant) -> bool {
-        self.links().values().all(|running| running.link.was_asked_since(moment))
+    /// Whether it is so of every other replica. If none is in sight, whether there never was one.
+    fn all_others(&self, is_so: impl Fn(&Link) -> bool) -> bool {
+        let links = self.links();
+        let mut others = links.values().filter(|running| !running.link.state().is_self).peekable();
+        if others.peek().is_none() {
+            return self.replica.was_always_alone();
+        }
+        others.all(|running| is_so(&running.link))
     }
 }

@@ -104,10 +104,10 @@ impl Link {
         self.state().learn(theirs, own);
     }
 
-    /// Whether it has seen as much. Itself has.
+    /// Whether it has seen as much.
     pub fn has(&self, context: &Context) -> bool {
         let state = self.state();
-        state.is_self || (state.seen_by == state.actor && state.seen.covers(context))
+        state.seen_by == state.actor && state.seen.covers(context)
     }
 
     /// A round that began then brought all that it had.
@@ -122,8 +122,7 @@ impl Link {
     /// Whether enough rounds that began after a moment brought all that it had.
     pub fn was_asked_since(&self, moment: Instant) -> bool {
         let state = self.state();
-        let is_enough = state.caught_up.len() == inherit::ROUNDS;
-        state.is_self || (is_enough && state.caught_up.iter().all(|began| *began >= moment))
+        state.caught_up.len() == inherit::ROUNDS && state.caught_up.iter().all(|began| *began >= moment)
     }
 
     /// Asks it something, and reads the answer.
