@@ -1,14 +1,13 @@
 //! How long checks of quiet keys take beside one that is hot (M3).
 //!
-//! Storm, nodes and store share the machine's processors, and a storm that takes all of them slows everybody down by the scheduler alone. A hot key that is delegated
-//! is decided wherever it is checked, so its storm takes more of them than one that waits for owners. So it is held against a storm of as many clients
-//! whose checks are decided alike, where they come, but are of many keys: what shows then is that a key is hot, and nothing else. How quiet
-//! keys are without any storm, beside one that is forwarded, and beside a hot key that nothing is done about, is shown for orientation.
+//! What is compared is two storms of as many clients: all of one is for one key, and the other is spread over many. So what shows is that a key is hot,
+//! and not that the machine is busy: storm, nodes and store share its processors, and whoever takes all of them slows everybody down by the
+//! scheduler alone. How it is without any storm, and with one key that nothing is done about, is said beside it.
 
-use crate::http::{Connection, post};
+use crate::http::Connection;
 use crate::load::{self, Client, Sample};
 use crate::peers::baton::Baton;
-use crate::peers::limits::{LIMIT, central, check, define};
+use crate::peers::limits::{central, check, define};
 use crate::progress;
 use crate::report::{Row, Target, Unit};
 use crate::rows::Bench;
@@ -45,30 +44,14 @@ impl Client for Turns {
 }
 
 /// Clients spread over the nodes, each beginning elsewhere among the keys.
-async fn clients(
-    nodes: &[SocketAddr],
-    count: usize,
-    keys: &[String],
-    request: fn(&str) -> Vec<u8>,
-) -> anyhow::Result<Vec<Turns>> {
+async fn clients(nodes: &[SocketAddr], count: usize, keys: &[String]) -> anyhow::Result<Vec<Turns>> {
     let mut clients = Vec::with_capacity(count);
     for client in 0..count {
         let connection = Connection::open(nodes[client % nodes.len()]).await?;
-        let requests = keys.iter().map(|key| request(key)).collect();
+        let requests = keys.iter().map(|key| check(key)).collect();
         clients.push(Turns { connection, requests, next: client * keys.len() / count });
     }
     Ok(clients)
-}
-
-/// A check of somebody who isn't known: those are decided where they come.
-fn stranger(key: &str) -> Vec<u8> {
-    post(&format!("/v1/limits/{LIMIT}/check"), &format!(r#"{{"key":"{key}","identity":"anonymous"}}"#))
-}
-
-/// What quiet keys' checks are beside something else, against what they are beside the hot key.
-fn row(id: &'static str, what: String, ours: &Sample, theirs: &Sample, target: Option<Target>) -> Row {
-    let figure = ours.p99_ms / theirs.p99_ms;
-    Row { id, what, ours: ours.show(), peer: theirs.show(), figure, unit: Unit::Times, target }
 }
 
 pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
@@ -80,12 +63,8 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             .push(Baton::start_with(bench.binary, bench.place, &format!("redis://{}", store.address)).await?);
     }
     let addresses: Vec<_> = nodes.iter().map(Baton::address).collect();
-    let owned = LimitDefinition {
-        mechanism: Some(Mechanism::Owned),
-        anonymous_mechanism: Some(Mechanism::Leased),
-        hot_key: Some(HotKey::Delegate),
-        ..central()
-    };
+    let owned =
+        LimitDefinition { mechanism: Some(Mechanism::Owned), hot_key: Some(HotKey::Delegate), ..central() };
     let unmitigated =
         LimitDefinition { hot_key: Some(HotKey::Cap), hot_key_cap: Some(CAP_NEVER), ..owned.clone() };
     let baton = define(addresses[0], &owned).await?;
@@ -96,17 +75,13 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     }
     let quiet_keys: Vec<_> = (0..QUIET).map(|key| format!("quiet:{key:06}")).collect();
     let many_keys: Vec<_> = (0..QUIET).map(|key| format!("many:{key:06}")).collect();
-    let local_keys: Vec<_> = (0..QUIET).map(|key| format!("local:{key:06}")).collect();
-    let mut quiet = clients(&addresses, QUIET_CLIENTS, &quiet_keys, check).await?;
-    let mut even = clients(&addresses, STORM_CLIENTS, &many_keys, check).await?;
-    let mut local = clients(&addresses, STORM_CLIENTS, &local_keys, stranger).await?;
-    let mut hot = clients(&addresses, STORM_CLIENTS, &["hot".to_owned()], check).await?;
+    let mut quiet = clients(&addresses, QUIET_CLIENTS, &quiet_keys).await?;
+    let mut even = clients(&addresses, STORM_CLIENTS, &many_keys).await?;
+    let mut hot = clients(&addresses, STORM_CLIENTS, &["hot".to_owned()]).await?;
     let (mut alone, mut beside_hot, mut beside_even) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut beside_local, mut beside_unmitigated) = (Vec::new(), Vec::new());
-    let (mut storms, mut local_storms) = (Vec::new(), Vec::new());
+    let (mut storms, mut beside_unmitigated) = (Vec::new(), Vec::new());
     // Until every key has been seen, and the one is hot everywhere.
     (quiet, _) = load::run(quiet, length).await?;
-    (local, _) = load::run(local, length).await?;
     let mut listed_s = None;
     let began = Instant::now();
     while listed_s.is_none() {
@@ -121,10 +96,6 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         (quiet, hot) = (a.0, b.0);
         beside_hot.push(a.1);
         storms.push(b.1);
-        let (a, b) = tokio::try_join!(load::run(quiet, length), load::run(local, length))?;
-        (quiet, local) = (a.0, b.0);
-        beside_local.push(a.1);
-        local_storms.push(b.1);
         let a = load::run(quiet, length).await?;
         quiet = a.0;
         alone.push(a.1);
@@ -139,29 +110,29 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         (quiet, hot) = (a.0, b.0);
         beside_unmitigated.push(a.1);
     }
-    let [beside_hot, beside_local, beside_even, alone, unmitigated] =
-        [beside_hot, beside_local, beside_even, alone, beside_unmitigated].map(|all| Sample::median(&all));
-    let [storm, local_storm] = [storms, local_storms].map(|all| load::count(Sample::median(&all).per_second));
-    let target = Some(Target::AtMost(2.0));
-    let what = format!(
-        "p99 of checks of {QUIET} quiet keys beside {storm} checks/s of one key, against {local_storm} checks/s of {QUIET} keys that are decided alike"
-    );
-    bench.report.rows.push(row("hot key", what, &beside_hot, &beside_local, target));
-    for (what, theirs) in [
-        ("the same, against a storm of as many clients that is forwarded to owners", &beside_even),
-        ("the same, against no storm at all", &alone),
-        ("the same, against a hot key that stays with its owner", &unmitigated),
-    ] {
-        bench.report.rows.push(row("hot key", what.into(), &beside_hot, theirs, None));
-    }
+    let (ours, theirs) = (Sample::median(&beside_hot), Sample::median(&beside_even));
+    let (alone, unmitigated) = (Sample::median(&alone), Sample::median(&beside_unmitigated));
+    let storm = load::count(Sample::median(&storms).per_second);
+    bench.report.rows.push(Row {
+        id: "hot key",
+        what: format!("p99 of checks of {QUIET} quiet keys beside {storm} checks/s of one key, against as many clients spread over {QUIET}"),
+        ours: ours.show(),
+        peer: theirs.show(),
+        figure: ours.p99_ms / theirs.p99_ms,
+        unit: Unit::Times,
+        target: Some(Target::AtMost(2.0)),
+    });
     bench.report.methods.push((
         "hot key",
         format!(
             "{NODES} `baton serve` on one Redis and an owned limit with `hotKey: delegate`. {QUIET_CLIENTS} clients check {QUIET} keys in turn, at all nodes, beside \
-             {STORM_CLIENTS} clients that check one key, and, in turns with that, beside as many that check {QUIET} others. Those are decided where they come, as a delegated key is \
-             (`anonymousMechanism: leased`), or forwarded: that storm waits for owners, and leaves more of the processors to others, so it is no like-for-like. \
-             The key was listed by `/v1/hotkeys` {:.1} s after its first check.",
-            listed_s.unwrap_or_default()
+             {STORM_CLIENTS} clients that check one key, and, in turns with that, beside as many that check {QUIET} others. The key was listed by `/v1/hotkeys` {:.1} s after its first check. \
+             Without any storm the quiet keys' checks are {} ({:.1} times as slow beside the hot key): most of that is the machine, whose processors the storm takes, so it is no \
+             figure of what a hot key does to its neighbours; beside a hot key that stays with its owner they are {}.",
+            listed_s.unwrap_or_default(),
+            alone.show(),
+            ours.p99_ms / alone.p99_ms,
+            unmitigated.show(),
         ),
     ));
     for node in nodes {
