@@ -22,6 +22,8 @@ mod elect;
 mod failover;
 #[path = "baton/fence.rs"]
 mod fence;
+#[path = "baton/footprint.rs"]
+mod footprint;
 #[path = "baton/hook.rs"]
 mod hook;
 #[path = "baton/hot_keys.rs"]

@@ -101,6 +101,11 @@ impl Server {
         self.directory.path().join(name)
     }
 
+    /// Of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.file("server.log")).unwrap_or_default()
     }

@@ -41,7 +41,8 @@ pub(super) struct Desk {
     pub lock: LockName,
     pub view: View,
     arrived: Arc<Notify>,
-    pub parked: BTreeMap<GrantId, Parked>,
+    /// Boxed: a tree keeps room for more than it has.
+    pub parked: BTreeMap<GrantId, Box<Parked>>,
     /// Waiters without a call, and since when this node knows.
     pub orphans: BTreeMap<GrantId, Instant>,
     /// Waiters of other nodes, when last counted.
@@ -312,15 +313,15 @@ impl Desk {
                 }
                 self.unpark(*attachment);
                 // If nobody listens any more, the effect stands all the same.
-                drop(job.tell(Answer::Told(told)));
+                drop(job.tell(told.into()));
             }
             Command::Withdraw(withdraw) if !withdraw.again => {
                 // Whoever waits for it waits for nothing: it is to hear so.
                 again.extend(self.take_back(withdraw.id));
-                drop(job.tell(Answer::Told(told)));
+                drop(job.tell(told.into()));
             }
             // As above.
-            _ => drop(job.tell(Answer::Told(told))),
+            _ => drop(job.tell(told.into())),
         }
         again
     }
@@ -330,7 +331,7 @@ impl Desk {
     fn doubt_of_leaving(&self, job: &Job) -> Option<Acquire> {
         let Command::Leave(attachment) = &job.command else { return None };
         let parked = self.parked.get(&attachment.id)?;
-        let matters = parked.doubtful && parked.attachment == attachment.number && job.is_heard();
+        let matters = parked.doubtful && parked.is_call(attachment.number) && job.is_heard();
         matters.then(|| parked.acquire.clone())
     }
 
@@ -340,7 +341,7 @@ impl Desk {
         let parked = self.parked.get(&attachment.id);
         let Some(record) = self.view.record(&self.lock.roster()) else { return false };
         let Ok(roster) = Roster::decode(&record.value) else { return false };
-        parked.is_some_and(|parked| parked.attachment == attachment.number)
+        parked.is_some_and(|parked| parked.is_call(attachment.number))
             && roster
                 .find(attachment.id)
                 .is_some_and(|holder| !holder.closed && holder.fencing.unwrap_or(record.revision) != at_hand)
@@ -352,7 +353,7 @@ impl Desk {
             Reply::Granted(grant) if grant.is_new => Some(grant.fencing.resolve(told.revision)),
             _ => None,
         };
-        if answer.send(Answer::Told(told)).is_err()
+        if answer.send(told.into()).is_err()
             && let Some(fencing) = undo
         {
             self.node.undo(&self.lock, id, fencing);

@@ -28,10 +28,17 @@ pub(crate) struct Told {
 
 /// What a caller hears from a desk.
 pub(crate) enum Answer {
-    Told(Told),
+    /// Boxed: whoever waits keeps room for an answer all the while.
+    Told(Box<Told>),
     /// Another call has taken this one's place, or the node stops: call again.
     CallAgain,
     Failed(Failure),
+}
+
+impl From<Told> for Answer {
+    fn from(told: Told) -> Self {
+        Self::Told(Box::new(told))
+    }
 }
 
 /// A command and where its answer goes.

@@ -17,36 +17,39 @@ use tokio::time::Instant;
 /// Waiters read at once when a desk counts who is waiting without a call.
 const CENSUS_PAGE: usize = 256;
 
-/// A call that waits for the lock.
+/// A call that waits for the lock. Kept small: there are thousands.
 pub(super) struct Parked {
     /// To be decided again if it turns out that the waiter was granted by a commit of unknown outcome.
     pub acquire: Acquire,
-    pub attachment: u64,
     pub answer: oneshot::Sender<Answer>,
     /// Whether a commit that grants it may still be under way: as of its job.
     pub doubtful: bool,
     /// Its record, as this node put it, and where other nodes may decide meanwhile: what the roster shows of it tells
     /// whether it is the same still.
-    pub record: Option<Record>,
+    pub record: Option<Box<Record>>,
+}
+
+impl Parked {
+    /// Whether it is this call, and not another of the same waiter.
+    pub fn is_call(&self, attachment: u64) -> bool {
+        self.acquire.attachment == Some(attachment)
+    }
 }
 
 impl Desk {
     /// Keeps the call of a waiter; an older call for the same waiter is sent away.
     pub(super) fn park(&mut self, job: Job) -> Option<Job> {
-        let attachment = match &job.command {
-            Command::Acquire(acquire) => acquire.attachment,
-            _ => None,
-        };
-        let (Some(attachment), Command::Acquire(acquire)) = (attachment, job.command.clone()) else {
+        if !job.is_join() {
             return Some(job);
-        };
+        }
+        let Job { command: Command::Acquire(acquire), answer, doubtful, .. } = job else { return None };
         let id = acquire.id;
         self.orphans.remove(&id);
         let key = self.lock.waiting(id);
         let seen = self.node.is_shared.then(|| self.view.record(&key)).flatten();
-        let (doubtful, record) = (job.doubtful, seen.cloned());
-        let parked = Parked { acquire, attachment, answer: job.answer?, doubtful, record };
-        match self.parked.insert(id, parked) {
+        let record = seen.cloned().map(Box::new);
+        let parked = Parked { acquire, answer: answer?, doubtful, record };
+        match self.parked.insert(id, Box::new(parked)) {
             // If it is gone already, so much the better.
             Some(older) => drop(older.answer.send(Answer::CallAgain)),
             None => {
@@ -58,7 +61,7 @@ impl Desk {
 
     /// The call of a parked waiter, to be decided anew.
     pub(super) fn take_back(&mut self, id: GrantId) -> Option<Job> {
-        let Parked { acquire, answer, doubtful, .. } = self.parked.remove(&id)?;
+        let Parked { acquire, answer, doubtful, .. } = *self.parked.remove(&id)?;
         self.node.metrics.parked.dec();
         let deadline = Instant::now() + self.node.config.store_deadline;
         Some(Job { command: Command::Acquire(acquire), answer: Some(answer), deadline, doubtful })
@@ -67,7 +70,7 @@ impl Desk {
     /// The call of a waiter has ended by itself.
     pub(super) fn unpark(&mut self, attachment: Attachment) {
         match self.parked.get(&attachment.id) {
-            Some(parked) if parked.attachment == attachment.number => {
+            Some(parked) if parked.is_call(attachment.number) => {
                 self.parked.remove(&attachment.id);
                 self.node.metrics.parked.dec();
             }
@@ -159,7 +162,7 @@ impl Desk {
             if let Some(record) = self.parked.get(&next.id).and_then(|parked| parked.record.as_ref())
                 && Waiting::decode(&record.value).is_ok_and(|waiting| next.is_of(&waiting))
             {
-                self.view.learn(&self.lock.waiting(next.id), Some(record.clone()));
+                self.view.learn(&self.lock.waiting(next.id), Some(Record::clone(record)));
             }
         }
     }
@@ -168,8 +171,9 @@ impl Desk {
     pub(super) fn liveness(&self, id: GrantId, node: NodeId, attachment: u64) -> Liveness {
         if node == self.node.id {
             let parked = self.parked.get(&id);
-            let here = |parked: &Parked| parked.attachment == attachment && !parked.answer.is_closed();
-            return if parked.is_some_and(here) { Liveness::Here } else { Liveness::Orphan };
+            let is_here =
+                parked.is_some_and(|parked| parked.is_call(attachment) && !parked.answer.is_closed());
+            return if is_here { Liveness::Here } else { Liveness::Orphan };
         }
         let may_live = self.node.is_shared
             && node != NodeId::NONE

@@ -291,8 +291,12 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         match self.asked.close() {
-            Some(Answer::Told(Told { reply: Reply::Granted(grant), revision, .. })) if grant.is_new => {
-                self.node.undo(self.lock, grant.id, grant.fencing.resolve(revision));
+            Some(Answer::Told(told)) => {
+                if let Told { reply: Reply::Granted(grant), revision, .. } = *told
+                    && grant.is_new
+                {
+                    self.node.undo(self.lock, grant.id, grant.fencing.resolve(revision));
+                }
             }
             Some(_) => {}
             None => {
@@ -369,7 +373,7 @@ impl Node {
 
 pub(crate) fn told(answer: Result<Answer, oneshot::error::RecvError>) -> Result<Told, LockError> {
     match answer {
-        Ok(Answer::Told(told)) => Ok(told),
+        Ok(Answer::Told(told)) => Ok(*told),
         Ok(Answer::Failed(failure)) => Err(LockError::Failed(failure)),
         Ok(Answer::CallAgain) | Err(_) => Err(LockError::Failed(Failure::Unavailable { unknown: true })),
     }
