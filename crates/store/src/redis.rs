@@ -233,7 +233,8 @@ impl Shared {
     ) -> Result<(Value, u32), Trouble> {
         let target = &self.routes.target;
         let floor = self.floor.load(Ordering::Acquire);
-        let terms = Terms { floor, channel: &self.channel, prefix: &target.prefix, mark: target.wait > 0 };
+        let (prefix, mark, is_one) = (&target.prefix, target.wait > 0, self.spans_groups());
+        let terms = Terms { floor, channel: &self.channel, prefix, mark, is_one };
         let mut command = evaluate(source, whole);
         add(&mut command, &terms);
         match target.wait {

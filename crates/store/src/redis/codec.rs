@@ -37,12 +37,28 @@ impl Names {
     }
 }
 
+/// What a server has of its own and not for each group: when what no list shows ends, by the records' keys. Not on a cluster,
+/// where no command can be about several groups.
+pub(super) fn ends(prefix: &str) -> String {
+    format!("{prefix}:ends")
+}
+
+/// The group and the name that a record's key at the server is made of.
+pub(super) fn record_key(prefix: &str, key: &[u8]) -> Option<Key> {
+    let rest = key.strip_prefix(prefix.as_bytes())?.strip_prefix(b":{")?;
+    let (group, name) = rest.split_at_checked(3)?;
+    let group = std::str::from_utf8(group).ok()?.parse().ok()?;
+    Some(Key::new(Group(group), name.strip_prefix(b"}:=")?))
+}
+
 /// Whose answers a conflict must be able to stand for.
 pub(super) struct Terms<'a> {
     pub floor: u64,
     pub channel: &'a str,
     pub prefix: &'a str,
     pub mark: bool,
+    /// Whether all groups are at one server.
+    pub is_one: bool,
 }
 
 /// As many digits as numbers have here.

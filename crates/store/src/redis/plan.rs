@@ -1,6 +1,6 @@
 //! Commits as the arguments of one script, and its answer as their outcomes.
 
-use super::codec::{DIGITS, Names, Terms, micros, number, padded, unpack, wall_time};
+use super::codec::{DIGITS, Names, Terms, ends, micros, number, padded, unpack, wall_time};
 use crate::watch::Change;
 use ::redis::Cmd;
 use baton_core::name::is_listed;
@@ -45,7 +45,7 @@ pub(super) fn encode(command: &mut Cmd, commits: &[Commit], terms: &Terms<'_>, o
     }
     let names: Vec<_> = groups.iter().map(|group| Names::new(terms.prefix, *group)).collect();
     let of_group = |wanted: Group| groups.iter().position(|group| *group == wanted).unwrap_or_default();
-    command.arg(3 * groups.len() + records.len());
+    command.arg(3 * groups.len() + records.len() + usize::from(terms.is_one));
     for names in &names {
         command.arg(names.counter());
     }
@@ -55,9 +55,12 @@ pub(super) fn encode(command: &mut Cmd, commits: &[Commit], terms: &Terms<'_>, o
     for names in &names {
         command.arg(names.index()).arg(names.expiry());
     }
+    if terms.is_one {
+        command.arg(ends(terms.prefix));
+    }
     let begin = Names::new(terms.prefix, Group(0)).length() + 1;
     command.arg(&padded(terms.floor)[..]).arg(terms.channel).arg(own.unwrap_or_default());
-    command.arg(begin).arg(groups.len()).arg(u8::from(terms.mark));
+    command.arg(begin).arg(groups.len()).arg(u8::from(terms.mark)).arg(u8::from(terms.is_one));
     let (mut plan, mut values): (Vec<u8>, Vec<&[u8]>) = Default::default();
     let place = |key: &Key| places[key].to_be_bytes();
     for commit in commits {
@@ -201,7 +204,7 @@ mod tests {
             Commit { checks: vec![Check::At(key("a"), Revision(3))], writes: vec![touch, put("b")] },
         ];
         let mut command = Cmd::new();
-        let terms = Terms { floor: 5, channel: "hints", prefix: "p", mark: false };
+        let terms = Terms { floor: 5, channel: "hints", prefix: "p", mark: false, is_one: true };
         encode(&mut command, &commits, &terms, None);
         let texts: Vec<_> = command
             .args_iter()
@@ -211,14 +214,22 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            texts[..6],
-            ["5", "p:{007}:revision", "p:{007}:=b", "p:{007}:=a", "p:{007}:names", "p:{007}:expiry"]
+            texts[..7],
+            [
+                "6",
+                "p:{007}:revision",
+                "p:{007}:=b",
+                "p:{007}:=a",
+                "p:{007}:names",
+                "p:{007}:expiry",
+                "p:ends"
+            ]
         );
-        assert_eq!(texts[6..12], ["0000000000000005", "hints", "", "10", "1", "0"]);
+        assert_eq!(texts[7..14], ["0000000000000005", "hints", "", "10", "1", "0", "1"]);
         let first = r"\x00\x01\x01\x00\x03\x01\x01A\x00\x02F\x00\x03";
         let second = r"\x00\x01\x02\x00\x16\x01\x02R\x00\x030000000000000003T\x00\x03T\x00\x030000000001000000F\x00\x02";
-        assert_eq!(texts[12], [first, second].concat());
-        assert_eq!(texts[13..], ["v", "v"]);
+        assert_eq!(texts[14], [first, second].concat());
+        assert_eq!(texts[15..], ["v", "v"]);
     }
 
     #[test]
@@ -227,9 +238,9 @@ mod tests {
         let put = |name, ttl| Write::Put { key: key(name), value: b""[..].into(), ttl };
         let told = |write: Write| {
             let mut command = Cmd::new();
-            let terms = Terms { floor: 5, channel: "", prefix: "p", mark: false };
+            let terms = Terms { floor: 5, channel: "", prefix: "p", mark: false, is_one: false };
             encode(&mut command, &[Commit { checks: vec![], writes: vec![write] }], &terms, None);
-            match command.args_iter().nth(11) {
+            match command.args_iter().nth(12) {
                 Some(::redis::Arg::Simple(plan)) => char::from(plan[7]),
                 _ => '?',
             }

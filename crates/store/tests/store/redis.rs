@@ -249,6 +249,45 @@ async fn what_expires_is_collected_and_told() {
 }
 
 #[tokio::test]
+async fn what_no_list_shows_is_collected_and_told_in_any_group_when_it_has_expired_and_not_before() {
+    let server = Redis::start(&[]).await.unwrap();
+    let store = store(&url(&server)).await;
+    let mut expired = store.expirations(b""[..].into());
+    let names = [(7, "Lgone", 1), (200, "Lgone", 1), (7, "Lgliving", 600), (7, "Lgdeleted", 600)];
+    let [gone, elsewhere, living, deleted] = names.map(|(group, name, seconds)| {
+        let key = Key::new(Group(group), name.as_bytes());
+        (
+            key.clone(),
+            Write::Put { key, value: b"1"[..].into(), ttl: Ttl::Exactly(Duration::from_secs(seconds)) },
+        )
+    });
+    for (_, put) in [&gone, &elsewhere, &living, &deleted] {
+        store.commit(commit([put.clone()])).await.unwrap();
+    }
+    store.commit(commit([Write::Delete { key: deleted.0 }])).await.unwrap();
+    // As if it had been touched since.
+    server.say(&["ZADD", "baton:ends", "1", "baton:{007}:=Lgliving"]).unwrap();
+    let mut told = Vec::new();
+    while told.len() < 2 {
+        told.extend(tokio::time::timeout(PATIENCE, expired.next()).await.unwrap());
+    }
+    told.sort_by_key(|change| format!("{change:?}"));
+    let expected = [gone, elsewhere].map(|(key, _)| baton_store::watch::Change::Expired { key });
+    assert_eq!(told, expected);
+    // What lives longer than was noted is noted anew.
+    until("the living one is all that is noted", async || {
+        let noted = server.say(&["ZRANGE", "baton:ends", "0", "-1", "WITHSCORES"]).unwrap();
+        let mut noted = noted.lines();
+        let now_us = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
+        noted.next() == Some("baton:{007}:=Lgliving")
+            && noted.next().is_some_and(|expires| expires.parse::<f64>().unwrap() > now_us as f64)
+            && noted.next().is_none()
+    })
+    .await;
+    assert!(store.read(vec![living.0]).await.unwrap().records[0].is_some());
+}
+
+#[tokio::test]
 async fn what_no_list_shows_is_in_no_index_and_what_need_not_end_exactly_goes_by_itself() {
     let server = Redis::start(&[]).await.unwrap();
     let store = store(&url(&server)).await;
@@ -257,15 +296,18 @@ async fn what_no_list_shows_is_in_no_index_and_what_need_not_end_exactly_goes_by
     let put = |name, ttl| Write::Put { key: key(name), value: b"1"[..].into(), ttl };
     let writes = [put("Lgrant", Ttl::Exactly(60 * second)), put("Lememo", Ttl::AtLeast(second))];
     store.commit(commit([&writes[..], &[put("Lroster", Ttl::Forever)]].concat())).await.unwrap();
-    let members =
-        |index: &str| server.say(&["ZRANGE", &format!("baton:{{007}}:{index}"), "0", "-1"]).unwrap();
-    assert_eq!((members("names").trim(), members("expiry").trim()), ("Lroster", "Lgrant"));
+    let members = |index: &str| server.say(&["ZRANGE", index, "0", "-1"]).unwrap().trim().to_owned();
+    assert_eq!(
+        (members("baton:{007}:names"), members("baton:{007}:expiry")),
+        ("Lroster".into(), String::new())
+    );
+    assert_eq!(members("baton:ends"), "baton:{007}:=Lgrant", "one index for all groups");
     // The server keeps it a little longer than it is there for anybody.
     let kept = server.say(&["PTTL", "baton:{007}:=Lememo"]).unwrap().trim().parse::<i64>().unwrap();
     assert!((1..=1_002).contains(&kept), "{kept}");
     until("it has gone", async || server.say(&["KEYS", "*=Lememo"]).unwrap().trim().is_empty()).await;
     store.commit(commit([Write::Delete { key: key("Lgrant") }])).await.unwrap();
-    assert_eq!((members("names").trim(), members("expiry").trim()), ("Lroster", ""));
+    assert_eq!((members("baton:{007}:names"), members("baton:ends")), ("Lroster".into(), String::new()));
 }
 
 #[tokio::test]
