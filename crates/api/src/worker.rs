@@ -84,13 +84,18 @@ pub struct HeartbeatRunRequest {
     /// How long it may not be heard of from now on; its lease never gets shorter by it.
     #[cfg_attr(feature = "openapi", schema(minimum = 100, maximum = 3_600_000))]
     pub lease_millis: u64,
+    /// What it has written so far; the last 4 KiB are shown with the run while it runs. What was said before stays if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(max_length = 4096))]
+    pub output: Option<String>,
 }
 
 impl HeartbeatRunRequest {
     /// Whether every field is within its limits.
     pub fn check(&self) -> Result<(), ErrorBody> {
         check_token(self.fencing_token)?;
-        limits::check_number("leaseMillis", self.lease_millis, limits::LEASE_TTL_MILLIS)
+        limits::check_number("leaseMillis", self.lease_millis, limits::LEASE_TTL_MILLIS)?;
+        check_length("output", self.output.as_deref(), limits::RUN_OUTPUT_BYTES_MAX)
     }
 }
 
@@ -127,15 +132,17 @@ impl EndRunRequest {
     /// Whether every field is within its limits.
     pub fn check(&self) -> Result<(), ErrorBody> {
         check_token(self.fencing_token)?;
-        for (field, text, most) in [
-            ("message", &self.message, limits::RUN_MESSAGE_BYTES_MAX),
-            ("output", &self.output, limits::RUN_OUTPUT_BYTES_MAX),
-        ] {
-            if text.as_ref().is_some_and(|text| text.len() > most) {
-                return Err(ErrorBody::invalid(field, format!("{field} must have at most {most} bytes")));
-            }
+        check_length("message", self.message.as_deref(), limits::RUN_MESSAGE_BYTES_MAX)?;
+        check_length("output", self.output.as_deref(), limits::RUN_OUTPUT_BYTES_MAX)
+    }
+}
+
+fn check_length(field: &str, text: Option<&str>, most: usize) -> Result<(), ErrorBody> {
+    match text {
+        Some(text) if text.len() > most => {
+            Err(ErrorBody::invalid(field, format!("{field} must have at most {most} bytes")))
         }
-        Ok(())
+        _ => Ok(()),
     }
 }
 
@@ -172,8 +179,16 @@ mod tests {
             ("ownerId", ClaimRunRequest { owner_id: String::new(), ..claim.clone() }.check()),
             ("leaseMillis", ClaimRunRequest { lease_millis: 99, ..claim.clone() }.check()),
             ("waitTimeoutMillis", ClaimRunRequest { wait_timeout_millis: Some(600_001), ..claim }.check()),
-            ("leaseMillis", HeartbeatRunRequest { fencing_token: 1, lease_millis: 0 }.check()),
-            ("fencingToken", HeartbeatRunRequest { fencing_token: u64::MAX, lease_millis: 100 }.check()),
+            ("leaseMillis", HeartbeatRunRequest { fencing_token: 1, lease_millis: 0, output: None }.check()),
+            (
+                "output",
+                HeartbeatRunRequest { fencing_token: 1, lease_millis: 100, output: Some("x".repeat(16_385)) }
+                    .check(),
+            ),
+            (
+                "fencingToken",
+                HeartbeatRunRequest { fencing_token: u64::MAX, lease_millis: 100, output: None }.check(),
+            ),
             ("fencingToken", EndRunRequest { fencing_token: u64::MAX, ..end.clone() }.check()),
             ("output", EndRunRequest { output: Some("x".repeat(16 * 1024 + 1)), ..end.clone() }.check()),
             ("message", EndRunRequest { message: Some("x".repeat(513)), ..end }.check()),

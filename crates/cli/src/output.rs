@@ -41,6 +41,14 @@ pub fn line(text: impl std::fmt::Display) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Prints text as it is, at once.
+pub fn part(text: impl std::fmt::Display) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    write!(out, "{text}")?;
+    out.flush()?;
+    Ok(())
+}
+
 /// Prints rows under a header.
 pub fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Result<(), Failure> {
     let mut table = Table::new();

@@ -8,7 +8,8 @@ use crate::lock::kind::HeldLease;
 use crate::lock::signals::{Signals, asks_to_stop};
 use crate::once::tee::Tee;
 use baton_client::Baton;
-use baton_client::worker::ClaimedRun;
+use baton_client::worker::{ClaimedRun, WorkerRun};
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::Write;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use tokio::task::JoinSet;
 
 /// Signals that wait for commands that are busy; of more, the later ones count.
 const SIGNALS_MAX: usize = 16;
+/// How often what a command prints is shown with its run, if there is more.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 pub const HELP: &str = "Examples:\n  \
     baton worker reports -- ./report.sh\n  \
@@ -109,8 +112,13 @@ async fn execute(
     let mut tee = Tee::of_the_end();
     let (command, lease) = (&arguments.command, HeldLease::Fenced(about.lease()));
     let grace = arguments.grace;
-    let ended =
-        command::run_in_background(command, &environment, &lease, grace, &mut signals, &mut tee).await;
+    let reported = about.clone();
+    let report = report(&reported, tee.so_far());
+    let running = command::run_in_background(command, &environment, &lease, grace, &mut signals, &mut tee);
+    let ended = tokio::select! {
+        ended = running => ended,
+        never = report => match never {},
+    };
     let (said, failure) = match ended {
         Ok(Ended::Itself { code: 0, .. }) => (run.complete(tee.end().await.bytes).await, Ok(())),
         Ok(Ended::Itself { code, .. }) => {
@@ -128,6 +136,20 @@ async fn execute(
         say(format_args!("run {}: what came of it doesn't count: {error}", about.id()));
     }
     failure
+}
+
+/// Shows with the run what was printed so far, as it comes.
+async fn report(run: &WorkerRun, so_far: impl Fn() -> Vec<u8>) -> Infallible {
+    let mut shown = Vec::new();
+    loop {
+        tokio::time::sleep(REPORT_EVERY).await;
+        let printed = so_far();
+        if printed != shown {
+            // Should it not get through, there is more to show the next time; whether the run is ours is the lease's to say.
+            run.report(printed.clone()).await.ok();
+            shown = printed;
+        }
+    }
 }
 
 fn say(what: std::fmt::Arguments<'_>) {

@@ -69,7 +69,7 @@ pub enum JobsCommand {
     Logs {
         /// The run's id
         run: String,
-        /// Go on until the run has ended, and print the output of each attempt when it is known
+        /// Go on until the run has ended: what a worker's command prints as it comes, what else is written when an attempt has ended
         #[arg(short, long)]
         follow: bool,
     },
@@ -371,19 +371,19 @@ fn show_run(run: &Run, json: bool) -> Result<u8, Failure> {
 }
 
 async fn logs(baton: &Baton, id: &str, follow: bool, json: bool) -> Result<u8, Failure> {
-    let mut shown = None;
+    let mut shown = (0, String::new());
     loop {
         let run = baton.jobs().run(id).await?;
         let has_ended = run.ended_at.is_some();
-        // What an attempt wrote is known when it has ended: the run then waits for another, or is over.
-        let is_new = shown.as_ref() != Some(&(run.attempt, run.output.clone()));
-        let is_known = has_ended || run.next_attempt_at.is_some() || !follow;
-        if is_new && is_known {
-            match json {
-                true => output::json_line(&run)?,
-                false => print_output(&run)?,
-            }
-            shown = Some((run.attempt, run.output.clone()));
+        let so_far = if shown.0 == run.attempt { shown.1.as_str() } else { "" };
+        let news = news(so_far, &run.output);
+        if json && (!news.is_empty() || has_ended || !follow) {
+            output::json_line(&run)?;
+        } else if !news.is_empty() {
+            print_text(news, has_ended || !follow)?;
+        }
+        if !run.output.is_empty() {
+            shown = (run.attempt, run.output.clone());
         }
         if has_ended || !follow {
             return if follow { ended(&run) } else { Ok(0) };
@@ -392,11 +392,44 @@ async fn logs(baton: &Baton, id: &str, follow: bool, json: bool) -> Result<u8, F
     }
 }
 
+/// What is new in the end of an output, of which an earlier end is known: all of it if the two have nothing in common.
+fn news<'a>(known: &str, now: &'a str) -> &'a str {
+    let starts = known.char_indices().map(|(start, _)| start);
+    let overlap = starts.map(|start| &known[start..]).find(|end| now.starts_with(end));
+    &now[overlap.map_or(0, str::len)..]
+}
+
 /// What a command or a target wrote: its lines as they are, but nothing that steers the terminal.
 fn print_output(run: &Run) -> Result<(), Failure> {
-    if run.output.is_empty() {
-        return Ok(());
+    if run.output.is_empty() { Ok(()) } else { print_text(&run.output, true) }
+}
+
+/// The same; a line that may go on isn't ended.
+fn print_text(text: &str, is_last: bool) -> Result<(), Failure> {
+    let plain: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+    match is_last {
+        true => output::line(plain.trim_end_matches('\n')),
+        false => output::part(plain),
     }
-    let plain = run.output.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t'));
-    output::line(plain.collect::<String>().trim_end_matches('\n'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::news;
+
+    #[test]
+    fn what_is_new_in_an_output_is_what_comes_after_what_was_known() {
+        for (known, now, new) in [
+            ("", "", ""),
+            ("", "a", "a"),
+            ("ab", "ab", ""),
+            ("ab", "abc", "c"),
+            // Only the end is kept.
+            ("abcd", "cdef", "ef"),
+            ("ab", "xy", "xy"),
+            ("aé", "éb", "b"),
+        ] {
+            assert_eq!(news(known, now), new, "{known} {now}");
+        }
+    }
 }

@@ -26,7 +26,10 @@ pub struct Printed {
 #[derive(Default)]
 pub struct Tee {
     part: Part,
-    begun: Option<Begun>,
+    /// At most one byte more than may be, which says that there was more.
+    kept: Arc<Mutex<Vec<u8>>>,
+    /// Told when all was copied; empty if nothing was begun.
+    ended: Vec<oneshot::Receiver<()>>,
 }
 
 /// What is kept.
@@ -39,16 +42,10 @@ enum Part {
     End,
 }
 
-struct Begun {
-    /// At most one byte more than is kept, which says that there was more.
-    kept: Arc<Mutex<Vec<u8>>>,
-    ended: Vec<oneshot::Receiver<()>>,
-}
-
 impl Tee {
     /// One that keeps the end of everything that is printed.
     pub fn of_the_end() -> Self {
-        Self { part: Part::End, begun: None }
+        Self { part: Part::End, ..Self::default() }
     }
 
     /// Whether errors go through it too.
@@ -57,15 +54,20 @@ impl Tee {
     }
 
     pub fn begin(&mut self, output: ChildStdout, errors: Option<ChildStderr>) {
-        let kept = Arc::new(Mutex::new(Vec::new()));
-        let mut ended = vec![copy(output, std::io::stdout(), self.part, kept.clone())];
-        ended.extend(errors.map(|errors| copy(errors, std::io::stderr(), self.part, kept.clone())));
-        self.begun = Some(Begun { kept, ended });
+        let (part, kept) = (self.part, &self.kept);
+        self.ended = vec![copy(output, std::io::stdout(), part, kept.clone())];
+        self.ended.extend(errors.map(|errors| copy(errors, std::io::stderr(), part, kept.clone())));
+    }
+
+    /// What is kept so far; to be asked for again and again.
+    pub fn so_far(&self) -> impl Fn() -> Vec<u8> + Send + use<> {
+        let kept = self.kept.clone();
+        move || kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What was printed, once the command has ended.
     pub async fn end(self) -> Printed {
-        let Some(Begun { kept, ended }) = self.begun else { return Printed::default() };
+        let Self { kept, ended, .. } = self;
         let all = async {
             for ended in ended {
                 ended.await.ok();

@@ -1,8 +1,8 @@
 //! `baton worker`: takes runs, says that it lives, and leaves what it had to others when it dies (J6, J7).
 
 use crate::jobs::{apply, run, runs};
-use crate::process::{Running, eventually};
-use crate::server::Server;
+use crate::process::{Running, eventually, line_of, wait};
+use crate::server::{Server, quoted};
 use rustix::process::Signal;
 
 const JOB: &str = "jobs:\n  j:\n    retry: {maxAttempts: 5, backoffMillis: 10}\n    target: {worker: {queue: q, payload: hello}}\n";
@@ -79,4 +79,22 @@ fn a_run_that_is_called_off_ends_its_command() {
     let output = worker.end();
     assert_eq!(output.code, 0, "{output:?}");
     assert!(output.stderr.contains("the command was stopped"), "{output:?}");
+}
+
+#[test]
+fn what_a_worker_s_command_prints_is_shown_while_it_runs() {
+    let server = Server::start();
+    apply(&server, "jobs:\n  j: {target: {worker: {queue: q}}}\n");
+    let go_on = server.file("go-on");
+    let script = format!("echo first; while [ ! -e {} ]; do sleep 0.1; done; echo last", quoted(&go_on));
+    let _worker = Running::start(&mut server.command(&["worker", "q", "--", "sh", "-c", &script]));
+    let id = ask(&server);
+    let shown = server.file("shown");
+    let to = std::fs::File::create(&shown).unwrap();
+    let mut following = server.command(&["cron", "logs", "-f", &id]).stdout(to).spawn().unwrap();
+    assert_eq!(line_of(&shown), "first");
+    assert_eq!(run(&server, &id)["state"], "running", "it is shown before its end");
+    std::fs::write(&go_on, "").unwrap();
+    assert!(wait(&mut following).success());
+    assert_eq!(std::fs::read_to_string(&shown).unwrap(), "first\nlast\n", "and nothing twice");
 }

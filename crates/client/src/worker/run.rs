@@ -1,7 +1,7 @@
 //! A run that is ours: heard of in the background until it is completed or failed.
 
 use super::Worker;
-use crate::baton::TRY_MAX;
+use crate::baton::{Baton, TRY_MAX};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::held::{Held, encode};
@@ -9,7 +9,9 @@ use crate::lease::{Lease, LeaseLost, LossReason, margin};
 use crate::path;
 use crate::renewal::Renewal;
 use crate::token::FencingToken;
-use baton_api::worker::{ClaimedRun as Wire, EndRunRequest, EndRunResponse, HeartbeatRunRequest};
+use baton_api::worker::{
+    ClaimedRun as Wire, EndRunRequest, EndRunResponse, HeartbeatRunRequest, HeartbeatRunResponse,
+};
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +35,7 @@ pub struct ClaimedRun {
 pub struct WorkerRun {
     said: Arc<Wire>,
     lease: Lease,
+    baton: Baton,
 }
 
 impl WorkerRun {
@@ -69,6 +72,26 @@ impl WorkerRun {
     /// For how long the run is ours.
     pub fn lease(&self) -> Lease {
         self.lease.clone()
+    }
+
+    /// Shows with the run what it has written so far: the end of it, 4 KiB. It is also a word that the attempt lives; an error
+    /// that [is about the lease](Error::is_lease_lost) means that it isn't ours any more.
+    pub async fn report(&self, output: impl RunOutput) -> Result<(), Error> {
+        let output = end_of(&output.into_output());
+        let (fencing_token, lease_millis) = (self.said.fencing_token, self.said.lease_millis);
+        let body = encode(&HeartbeatRunRequest { fencing_token, lease_millis, output: Some(output) })?;
+        let path = path::at("runs", &self.said.run_id, "heartbeat", None);
+        let deadline = Moment::now().after(self.baton.0.call_timeout).min(self.lease.deadline());
+        let (reply, address) = self.baton.0.post(path, body, deadline, TRY_MAX).await?;
+        match reply.read::<HeartbeatRunResponse>(&address) {
+            Ok(_) => Ok(()),
+            Err(failure) => match Error::from_failure(failure, false) {
+                error if error.code() == Some(baton_api::ErrorCode::RunLost) => {
+                    Err(self.lease.as_lost(LossReason::Expired).into())
+                }
+                error => Err(error),
+            },
+        }
     }
 
     /// How long the attempt may take.
@@ -114,8 +137,11 @@ impl ClaimedRun {
         let (key, fencing) = (said.run_id.as_str().into(), FencingToken::new(said.fencing_token));
         // Whatever the wait was, the store's lease can't outlive this.
         let lease = Lease::new(Held::Lock, key, fencing, received.after(worker.lease));
-        let heartbeat =
-            HeartbeatRunRequest { fencing_token: said.fencing_token, lease_millis: said.lease_millis };
+        let heartbeat = HeartbeatRunRequest {
+            fencing_token: said.fencing_token,
+            lease_millis: said.lease_millis,
+            output: None,
+        };
         let renewal = Arc::new(Renewal {
             baton: worker.baton.clone(),
             path: path::at("runs", &said.run_id, "heartbeat", None),
@@ -123,7 +149,7 @@ impl ClaimedRun {
             ttl: worker.lease,
             lease: lease.clone(),
         });
-        let run = WorkerRun { said: Arc::new(said), lease };
+        let run = WorkerRun { said: Arc::new(said), lease, baton: worker.baton.clone() };
         let mut claimed = Self { run, renewal, keeper: None, done: false };
         let mut sent = sent;
         if received.since(sent) > worker.lease / 10 {
@@ -206,11 +232,10 @@ impl ClaimedRun {
     }
 
     fn end_request(&self, message: Option<&str>, output: &str) -> EndRunRequest {
-        let end = output.ceil_char_boundary(output.len().saturating_sub(OUTPUT_BYTES_MAX));
         EndRunRequest {
             fencing_token: self.run.said.fencing_token,
             message: message.map(|message| message[..message.floor_char_boundary(MESSAGE_BYTES_MAX)].into()),
-            output: Some(output[end..].into()).filter(|output: &String| !output.is_empty()),
+            output: Some(end_of(output)).filter(|output: &String| !output.is_empty()),
         }
     }
 
@@ -224,6 +249,11 @@ impl ClaimedRun {
         }
         self.run.lease.end(LossReason::Released);
     }
+}
+
+/// As much of the end of an output as is kept.
+fn end_of(output: &str) -> String {
+    output[output.ceil_char_boundary(output.len().saturating_sub(OUTPUT_BYTES_MAX))..].into()
 }
 
 impl Drop for ClaimedRun {

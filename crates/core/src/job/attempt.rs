@@ -1,14 +1,15 @@
-//! What whoever runs an attempt can say: that it lives, that it is done, that it failed, that it was never made.
+//! What whoever runs an attempt can say: that it lives, what it writes, that it is done, that it failed, that it was never made.
 //!
 //! The fencing token is enough: it is the lease's creation, and a lease that is still there is still the same attempt's. An
 //! attempt that was taken for dead has no lease, and whatever it says then is refused (J3).
 
 use super::id::RunId;
 use super::place::{lease_key, ready_key, run_key};
-use super::run::{Outcome, Progress, Run};
+use super::run::{Outcome, Progress, Run, tail};
 use super::state::Phase;
 use super::work::{AttemptEnd, Beginner, Begun, Work};
 use super::{Lease, Ready};
+use crate::commit::Ttl;
 use crate::name::Name;
 use crate::record::{Revision, WallTime};
 use crate::view::{Pause, Stamp, View};
@@ -36,6 +37,28 @@ pub fn heartbeat(id: RunId, token: Revision, ttl: Duration, view: &mut View) -> 
         view.touch(&lease, ttl);
     }
     Ok(lives)
+}
+
+/// The attempt lives, and this is the end of what it has written so far. Only its own lease lets it say so.
+pub fn report(
+    id: RunId,
+    token: Revision,
+    ttl: Duration,
+    output: &[u8],
+    view: &mut View,
+) -> Result<bool, Pause> {
+    if !heartbeat(id, token, ttl, view)? {
+        return Ok(false);
+    }
+    let Some(seen) = view.get(&run_key(id))? else { return Ok(true) };
+    let run = Run::decode(&seen.value)?;
+    let output = tail(output);
+    if run.progress == Progress::Running && run.output != output {
+        // It is kept for as long as it would have been.
+        let kept = seen.expires_in.map_or(Ttl::Forever, Ttl::AtLeast);
+        view.put(&run_key(id), Run { output, ..run }.encode(), kept);
+    }
+    Ok(true)
 }
 
 /// The attempt has ended.

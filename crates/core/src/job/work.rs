@@ -246,7 +246,9 @@ impl<'a> Work<'a> {
         let value = Lease { nonce: by.nonce, attempt, runner: by.runner.into() };
         view.put(&lease_key(id), value.encode(), Ttl::Exactly(lease));
         let started_at = Some(now);
-        let run = Run { progress: Progress::Running, attempt, started_at, runner: by.runner.into(), ..run };
+        // What the attempt before it wrote is over.
+        let (runner, output) = (by.runner.into(), Bytes::default());
+        let run = Run { progress: Progress::Running, attempt, started_at, runner, output, ..run };
         self.put_run(place, &run, view);
         Begun { run: id, attempt, due, token: Stamp::ThisCommit, lease, definition: self.definition.clone() }
     }
@@ -281,6 +283,9 @@ impl<'a> Work<'a> {
             return Ok(());
         };
         let run = Run { token, ..run };
+        // If nobody said how it ended, there is what it wrote while it was heard of.
+        let written = if token == 0 { run.output.clone() } else { end.output.clone() };
+        let end = &AttemptEnd { output: written, ..end.clone() };
         if end.succeeded {
             self.end(index, run, Outcome::Succeeded, None, end, view);
             return Ok(());

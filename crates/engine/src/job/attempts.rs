@@ -2,6 +2,7 @@
 
 use super::calls::JobError;
 use crate::engine::{Engine, Node};
+use baton_core::job::place::lease_of;
 use baton_core::job::{self, AttemptEnd, Beginner, Begun, Heard, Progress, Ready, Run, RunId};
 use baton_core::lock::FencingToken;
 use baton_core::{Revision, WallTime};
@@ -53,21 +54,26 @@ impl Engine {
         }))
     }
 
-    /// An attempt lives: its lease lasts until `ttl` from now, or as long as it would have anyway.
+    /// An attempt lives: its lease lasts until `ttl` from now, or as long as it would have anyway. With what it has written so
+    /// far, if it says that.
     pub async fn heartbeat_run(
         &self,
         id: RunId,
         token: FencingToken,
         ttl: Duration,
+        output: Option<&[u8]>,
     ) -> Result<WallTime, JobError> {
         let node = &self.node;
-        let rule = |view: &mut _| job::heartbeat(id, Revision(token.0), ttl, view);
+        let rule = |view: &mut _| match output {
+            Some(output) => job::report(id, Revision(token.0), ttl, output, view),
+            None => job::heartbeat(id, Revision(token.0), ttl, view),
+        };
         let decided = node.decide(id.uid.group(), node.deadline(), rule).await?;
         if !decided.reply {
             return Err(JobError::RunLost);
         }
-        let touched = decided.witnessed.first().and_then(Option::as_ref);
-        Ok(decided.now.after(touched.and_then(|lease| lease.expires_in).unwrap_or(ttl)))
+        let lease = decided.witnessed.iter().flatten().find(|record| lease_of(&record.key.name).is_some());
+        Ok(decided.now.after(lease.and_then(|lease| lease.expires_in).unwrap_or(ttl)))
     }
 
     /// An attempt has ended; how far its run is after it.

@@ -52,9 +52,13 @@ pub(super) struct Lineage {
 }
 
 impl Lineage {
-    /// Goes on in a directory after a run, if that wrote something.
+    /// Goes on in a directory after a run, if that wrote something. In another directory that run was of where it was copied from,
+    /// and may go on there.
     pub fn follow(self, home: Home, before: Option<Actor>) -> Self {
-        let mut next = if self.home == home { self } else { Self { home, ..Self::default() } };
+        if self.home != home {
+            return Self { home, ..Self::default() };
+        }
+        let mut next = self;
         if let Some(before) = before {
             next.runs += 1;
             next.unfolded.push(before);

@@ -85,7 +85,7 @@ async fn a_worker_takes_a_run_says_that_it_lives_and_that_it_is_done() {
     let claimed = engine.claim_next(&claim, Duration::from_secs(20)).await.unwrap().unwrap();
     assert_eq!(claimed.begun.run, run);
     assert!(engine.claim_next(&claim, Duration::ZERO).await.unwrap().is_none(), "it is taken");
-    let ends = engine.heartbeat_run(run, claimed.fencing, Duration::from_secs(60)).await.unwrap();
+    let ends = engine.heartbeat_run(run, claimed.fencing, Duration::from_secs(60), None).await.unwrap();
     assert!(ends > claimed.expires_at);
     let mut stale = claimed.fencing;
     stale.0 -= 1;

@@ -82,7 +82,7 @@ fn shown(claimed: Claimed, lease_millis: u64) -> ClaimedRun {
     }
 }
 
-/// Say that an attempt lives. Its lease never gets shorter by it.
+/// Say that an attempt lives, and perhaps what it has written so far. Its lease never gets shorter by it.
 #[utoipa::path(
     post, path = "/v1/runs/{runId}/heartbeat", tag = "jobs", operation_id = "heartbeatRun",
     params(RunIdParameter), request_body = HeartbeatRunRequest,
@@ -100,11 +100,12 @@ pub async fn heartbeat(State(server): State<Arc<Shared>>, request: Request) -> R
 
 async fn heard(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     let id = runs::id(exchange)?;
-    let request: HeartbeatRunRequest = exchange.read(body, BODY_BYTES_MAX).await?;
+    let request: HeartbeatRunRequest = exchange.read(body, RESULT_BODY_BYTES_MAX).await?;
     request.check()?;
     let _place = exchange.enter(Class::Urgent)?;
     let (token, ttl) = (FencingToken(request.fencing_token), Duration::from_millis(request.lease_millis));
-    let expires_at = exchange.server.engine.heartbeat_run(id, token, ttl).await?.0;
+    let output = request.output.as_deref().map(str::as_bytes);
+    let expires_at = exchange.server.engine.heartbeat_run(id, token, ttl, output).await?.0;
     Ok(json(StatusCode::OK, &HeartbeatRunResponse { run_id: id.text(), expires_at }))
 }
 

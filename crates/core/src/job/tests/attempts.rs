@@ -196,3 +196,27 @@ fn an_end_that_is_said_of_no_run_is_refused() {
     let token = Revision(begun[0].1.0 + 1);
     assert_eq!(world.finish(begun[0].0.run, token, &AttemptEnd::succeeded()), Heard::Lost);
 }
+
+#[test]
+fn what_an_attempt_writes_is_shown_while_it_runs_and_stays_if_it_vanishes() {
+    let ttl = Duration::from_secs(30);
+    let mut world = World::with(Definition { attempts_max: 2, ..for_workers() });
+    world.pass(MINUTE);
+    let (first, token) = world.claim(ttl).unwrap();
+    let report = |world: &mut World, token, output: &[u8]| {
+        world.decide(|view| job::report(first.run, token, ttl, output, view)).0
+    };
+    assert!(report(&mut world, token, b"half"));
+    assert_eq!(&*world.runs()[0].1.output, b"half");
+    let long = alloc::vec![b'x'; 5_000];
+    assert!(report(&mut world, token, &long));
+    assert_eq!(world.runs()[0].1.output.len(), 4_096, "the end of it");
+    assert!(report(&mut world, token, b"more"));
+    world.pass(40_000);
+    assert_eq!(&*world.runs()[0].1.output, b"more", "nobody heard how it ended");
+    assert!(!report(&mut world, token, b"late"), "it isn't its own any more");
+    let (_, second) = world.claim(ttl).unwrap();
+    assert_eq!(&*world.runs()[0].1.output, b"", "another attempt");
+    assert!(!report(&mut world, token, b"late") && report(&mut world, second, b"new"));
+    assert_eq!(&*world.runs()[0].1.output, b"new");
+}
