@@ -31,6 +31,7 @@ mod apply;
 mod checkpoint;
 pub mod disk;
 mod effect;
+mod home;
 pub mod log;
 mod options;
 mod queue;
@@ -42,6 +43,7 @@ mod table;
 pub mod time;
 mod writer;
 
+pub use home::Home;
 pub use options::{EXIT_DISK_FAILED, Options};
 pub use recover::OpenError;
 

@@ -11,36 +11,9 @@ use baton_core::Bytes;
 use baton_core::codec::{Decoder, Encoder, Unreadable};
 use baton_core::crdt::Actor;
 use baton_core::crdt::heirs::RUNS_MAX;
-use std::path::Path;
+use baton_store::embedded::Home;
 
 const VERSION: u8 = 1;
-
-/// What a directory is known by, that its copies don't have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Home {
-    number: u64,
-    made_ms: u64,
-}
-
-impl Home {
-    /// Of a directory. What the file system doesn't say is left out.
-    pub fn of(directory: &Path) -> std::io::Result<Self> {
-        let metadata = std::fs::metadata(directory)?;
-        let made = metadata.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
-        let made_ms = made.map_or(0, |made| u64::try_from(made.as_millis()).unwrap_or(0));
-        Ok(Self { number: number(&metadata), made_ms })
-    }
-}
-
-#[cfg(unix)]
-fn number(metadata: &std::fs::Metadata) -> u64 {
-    std::os::unix::fs::MetadataExt::ino(metadata)
-}
-
-#[cfg(not(unix))]
-fn number(_: &std::fs::Metadata) -> u64 {
-    0
-}
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Lineage {

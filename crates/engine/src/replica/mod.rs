@@ -39,7 +39,7 @@ mod renew;
 mod retire;
 mod write;
 
-pub use lineage::Home;
+pub use baton_store::embedded::Home;
 pub use merge::Merged;
 pub use names::Names;
 pub use open::{OpenError, Options};

@@ -3,15 +3,15 @@
 use super::ahead::Ahead;
 use super::durable::Durable;
 use super::flush::Flusher;
-use super::lineage::{Home, Lineage};
+use super::lineage::Lineage;
 use super::memo::{Memo, Memos};
 use super::records::{self, Found, Own};
 use super::{CHANGES_MAX, Limits, Replica, Shared};
 use crate::random::Random;
 use baton_core::crdt::{Actor, Clock, Context, Row, RowKey};
 use baton_core::{Commit, Outcome, Record, Ttl, Write};
-use baton_store::embedded::Embedded;
 use baton_store::embedded::time::{RealTime, Time};
+use baton_store::embedded::{Embedded, Home};
 use baton_store::{Store, StoreError};
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
