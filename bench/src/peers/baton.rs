@@ -49,6 +49,12 @@ impl Baton {
         Self::serve(binary, directory, "embedded:", &[]).await
     }
 
+    /// Starts one with a worker a core, as what it is held against has.
+    pub async fn start_wide(binary: &Path, place: &Place) -> anyhow::Result<Self> {
+        let workers = std::thread::available_parallelism()?.to_string();
+        Self::serve(binary, place.directory()?, "embedded:", &["--workers", &workers]).await
+    }
+
     /// Starts one whose jobs may call a sink.
     pub async fn start_for_jobs(binary: &Path, place: &Place, sink: &Sink) -> anyhow::Result<Self> {
         let allowed = sink.address.to_string();

@@ -11,7 +11,7 @@ const CLIENTS: usize = 64;
 
 pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let (length, turns) = (bench.options.length(), bench.options.turns());
-    let ours = Baton::start(bench.binary, bench.place).await?;
+    let ours = Baton::start_wide(bench.binary, bench.place).await?;
     define(ours.address(), &leased_long()).await?;
     let mut peers = vec![("a bare axum handler", Handler::start(false).await?, 0.8)];
     if cfg!(feature = "limitador") {
@@ -52,7 +52,7 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         "`POST /v1/limits/api/check` with a JSON body on kept-alive connections, each client its own connection and its own key; \
          the client writes prebuilt bytes. The limit is leased (1,000,000 for an hour), so checks are decided at the node. The bare handler has the \
          same route, reads the same body, answers the same fields and decides nothing; behind it, Limitador's crate with its counters in memory \
-         and a variable for the key. All have a thread a core."
+         and a variable for the key. All have a thread a core (`--workers`; with the embedded store it would be one fewer by default)."
             .into(),
     ));
     Ok(())
