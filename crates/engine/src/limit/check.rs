@@ -84,8 +84,7 @@ impl Node {
             && may_be_local
             && call.cost > 0
         {
-            let current = self.definition_at(&call.limit, at, until).await;
-            let current = current.map(|current| current.of(call.identity));
+            let current = self.definition_for(call, at, until).await;
             if let Ok(current) = &current
                 && let Some(checked) = self.check_now(call, current, self.uptime_ms_at(at))
             {
@@ -104,12 +103,12 @@ impl Node {
         for (index, call) in calls.iter().enumerate().filter(|(_, call)| call.cost > 0) {
             let current = match first.take() {
                 Some(current) => current,
-                None => self.definition_at(&call.limit, at, until).await,
+                None => self.definition_for(call, at, until).await,
             };
             let current = match current {
                 // What is asked next fails likewise, and then its policy decides.
                 Err(LimitError::Failed(_)) => continue,
-                current => current?.of(call.identity),
+                current => current?,
             };
             if !is_forwarded && let Some(capped) = self.capped(call, &current) {
                 let (denial, checked) = capped;
@@ -198,6 +197,16 @@ impl Node {
         let refused = refused.zip(place).map(|((_, denial), place)| (place, denial));
         let (indices, checks) = found.into_iter().unzip();
         Ok(Answered { allowed: refused.is_none(), indices, checks, refused })
+    }
+
+    /// The limit of a check, as whoever it is about sees it.
+    async fn definition_for(
+        self: &Arc<Self>,
+        call: &CheckCall,
+        at: Instant,
+        until: Instant,
+    ) -> Result<Current, LimitError> {
+        Ok(self.definition_at(&call.limit, at, until).await?.of(call.identity))
     }
 
     /// A check that is spent out of a lease as it is: most are, and there is nothing to wait for, to ask or to put back.
