@@ -156,9 +156,8 @@ pub(super) async fn listed(
     list: impl FnOnce(&Replica, &str, &str, Option<&[u8]>, usize) -> Names,
     shown: impl Fn((String, Kind)) -> ObjectName,
 ) -> Result<Response, Problem> {
-    let parameters = Parameters::read(&exchange.uri, &["namespace", "prefix", "limit", "cursor"])?;
-    let (namespace, prefix) = (parameters.namespace()?, parameters.prefix()?);
-    let (limit, cursor) = parameters.page()?;
+    let parameters = Parameters::of_list(&exchange.uri)?;
+    let (namespace, prefix, limit, cursor) = parameters.list()?;
     let from = place(cursor)?;
     let _place = exchange.enter(Class::Work)?;
     let replica = &opened(exchange).await?.replica;

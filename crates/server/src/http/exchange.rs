@@ -169,7 +169,7 @@ impl Exchange {
     #[cold]
     fn log(&self, code: Option<ErrorCode>, status: u16, latency: Duration) {
         let correlation = telemetry::correlation(self.correlation.as_ref(), self.traceparent.as_ref());
-        let parameters = Parameters::read(&self.uri, &["namespace", "prefix", "limit", "cursor"]);
+        let parameters = Parameters::of_list(&self.uri);
         let namespace = parameters.as_ref().ok().and_then(|found| found.namespace().ok()).unwrap_or_default();
         let (route, error) = (self.route.template(), code.map_or("", ErrorCode::as_str));
         let latency_ms = latency.as_secs_f64() * 1000.0;

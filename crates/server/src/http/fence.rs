@@ -86,9 +86,8 @@ pub async fn list(State(server): State<Arc<Shared>>, request: Request) -> Respon
 }
 
 async fn listed(exchange: &Exchange) -> Result<Response, Problem> {
-    let parameters = Parameters::read(&exchange.uri, &["namespace", "prefix", "limit", "cursor"])?;
-    let (namespace, prefix) = (parameters.namespace()?, parameters.prefix()?);
-    let (limit, cursor) = parameters.page()?;
+    let parameters = Parameters::of_list(&exchange.uri)?;
+    let (namespace, prefix, limit, cursor) = parameters.list()?;
     let _place = exchange.enter(Class::Work)?;
     let page = exchange.server.engine.list_fences(namespace, prefix, limit, cursor).await?;
     let fences = page.fences.into_iter().map(shown).collect();

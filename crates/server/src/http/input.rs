@@ -64,6 +64,11 @@ impl<'a> Parameters<'a> {
         Ok(Self(found))
     }
 
+    /// Those that every list has.
+    pub(crate) fn of_list(uri: &'a Uri) -> Result<Self, Problem> {
+        Self::read(uri, &["namespace", "prefix", "limit", "cursor"])
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(found, _)| *found == name).map(|(_, value)| value.as_ref())
     }
@@ -78,6 +83,13 @@ impl<'a> Parameters<'a> {
         let prefix = self.get("prefix").unwrap_or_default();
         limits::check_text("prefix", prefix, 0..=*limits::KEY_BYTES.end())?;
         Ok(prefix)
+    }
+
+    /// Which of a namespace's, how many of them, and from where on.
+    pub(crate) fn list(&self) -> Result<(&str, &str, usize, Option<&str>), Problem> {
+        let (namespace, prefix) = (self.namespace()?, self.prefix()?);
+        let (limit, cursor) = self.page()?;
+        Ok((namespace, prefix, limit, cursor))
     }
 
     /// How many of a list, and from where on.
