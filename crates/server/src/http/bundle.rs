@@ -4,7 +4,7 @@ use super::Shared;
 use super::answer::{Problem, explain, json};
 use super::calls::{self, anybody};
 use super::exchange::Exchange;
-use super::openapi::NamespaceParameter;
+use super::parameters::NamespaceParameter;
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::body::Body;

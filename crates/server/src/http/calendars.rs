@@ -4,7 +4,7 @@ use super::Shared;
 use super::answer::{Problem, json};
 use super::exchange::Exchange;
 use super::input::Parameters;
-use super::openapi::{ListParameters, NameParameter, NamespaceParameter};
+use super::parameters::{ListParameters, NameParameter, NamespaceParameter};
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::body::Body;

@@ -4,7 +4,7 @@ use super::Shared;
 use super::answer::{Problem, explain, json, millis};
 use super::calls::anybody;
 use super::exchange::Exchange;
-use super::openapi::{NameParameter, NamespaceParameter};
+use super::parameters::{NameParameter, NamespaceParameter};
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::body::Body;

@@ -5,7 +5,7 @@ use super::answer::{Problem, json, millis};
 use super::election::no_leader;
 use super::exchange::Exchange;
 use super::input::{self, Parameters};
-use super::openapi::{CandidatesParameters, ListParameters, NameParameter, NamespaceParameter};
+use super::parameters::{ListParameters, NameParameter, NamespaceParameter, PageParameters};
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::extract::{Request, State};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Who leads, and who stands by.
 #[utoipa::path(
     get, path = "/v1/elections/{name}", tag = "elections", operation_id = "getElection",
-    params(NameParameter, NamespaceParameter, CandidatesParameters),
+    params(NameParameter, NamespaceParameter, PageParameters),
     responses(
         (status = 200, description = "Somebody leads", body = ElectionStatus),
         (status = 404, description = "NO_LEADER: nobody leads", body = ErrorBody),

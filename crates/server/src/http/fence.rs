@@ -5,7 +5,7 @@ use super::answer::{Problem, failed, json};
 use super::calls::anybody;
 use super::exchange::Exchange;
 use super::input::Parameters;
-use super::openapi::{ListParameters, NamespaceParameter, ResourceParameter};
+use super::parameters::{ListParameters, NamespaceParameter, ResourceParameter};
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::body::Body;

@@ -5,7 +5,7 @@ use super::answer::{Problem, failed, json};
 use super::exchange::Exchange;
 use super::input::Parameters;
 use super::job_definition as definition;
-use super::openapi::{CandidatesParameters, ListParameters, NameParameter, NamespaceParameter};
+use super::parameters::{ListParameters, NameParameter, NamespaceParameter, PageParameters};
 use super::runs;
 use crate::gate::Class;
 use crate::metrics::Route;
@@ -224,7 +224,7 @@ async fn backfilled(exchange: &Exchange, body: Body) -> Result<Response, Problem
 /// What became of a job's times, the newest first.
 #[utoipa::path(
     get, path = "/v1/jobs/{name}/runs", tag = "jobs", operation_id = "listRuns",
-    params(NameParameter, NamespaceParameter, CandidatesParameters),
+    params(NameParameter, NamespaceParameter, PageParameters),
     responses(
         (status = 200, description = "A page", body = RunList),
         (status = 404, description = "JOB_NOT_FOUND", body = ErrorBody),

@@ -6,7 +6,7 @@ use super::calls::anybody;
 use super::exchange::Exchange;
 use super::input::Parameters;
 use super::limits::NAME;
-use super::openapi::{NameParameter, NamespaceParameter, RefusalParameter};
+use super::parameters::{NameParameter, NamespaceParameter, RefusalParameter};
 use super::quota;
 use crate::gate::Class;
 use crate::metrics::Route;

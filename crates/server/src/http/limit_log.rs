@@ -4,7 +4,7 @@ use super::Shared;
 use super::answer::{Problem, json};
 use super::exchange::Exchange;
 use super::limits::{NAME, key};
-use super::openapi::{LogParameters, NameParameter, NamespaceParameter};
+use super::parameters::{LogParameters, NameParameter, NamespaceParameter};
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::extract::{Request, State};

@@ -5,7 +5,7 @@ use super::answer::{Problem, failed, json};
 use super::definition;
 use super::exchange::Exchange;
 use super::input::Parameters;
-use super::openapi::{
+use super::parameters::{
     KeyQueryParameter, ListParameters, NameParameter, NamespaceParameter, OptionalKeyParameter,
 };
 use crate::gate::Class;

@@ -2,7 +2,7 @@
 
 use super::answer::{Problem, json};
 use super::exchange::Exchange;
-use super::openapi::{KeyParameter, NamespaceParameter};
+use super::parameters::{KeyParameter, NamespaceParameter};
 use super::{Shared, calls};
 use crate::gate::Class;
 use crate::metrics::Route;

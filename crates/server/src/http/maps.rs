@@ -5,7 +5,7 @@ use super::answer::{Problem, json};
 use super::crdt::{self, NAME, Read, to_core};
 use super::crdt_watch;
 use super::exchange::Exchange;
-use super::openapi::{ListParameters, NameParameter, NamespaceParameter, PageParameters, SeenParameters};
+use super::parameters::{ListParameters, NameParameter, NamespaceParameter, PageParameters, SeenParameters};
 use super::registers;
 use crate::gate::Class;
 use crate::metrics::Route;

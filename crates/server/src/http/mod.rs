@@ -16,7 +16,7 @@
 //! - [`cluster`]: `/v1/nodes`, `/v1/ring`, `/v1/hotkeys`, and what other nodes forward
 //! - [`replication`]: `/v1/replication`, and what other replicas ask
 //! - [`operations`]: health, status, metrics
-//! - [`openapi`]: the description of all of it
+//! - [`openapi`]: the description of all of it; `parameters`: what paths and queries carry, as it shows them
 //! - `calls`: one lock call, for a path as for a line of a batch
 //! - `exchange`, `events`, `input`, `whole`, `answer`: what all of them share
 
@@ -47,6 +47,7 @@ pub mod observe;
 pub mod once;
 pub mod openapi;
 pub mod operations;
+mod parameters;
 pub mod presence;
 pub mod preview;
 pub(crate) mod quota;

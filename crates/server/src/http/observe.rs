@@ -5,7 +5,7 @@ use super::answer::Problem;
 use super::events::{self, Source};
 use super::exchange::Exchange;
 use super::input::{self, Parameters};
-use super::openapi::{AfterParameter, NameParameter, NamespaceParameter};
+use super::parameters::{AfterParameter, NameParameter, NamespaceParameter};
 use crate::metrics::Route;
 use axum::extract::{Request, State};
 use axum::response::Response;

@@ -4,7 +4,7 @@ use super::Shared;
 use super::answer::{Problem, failed, json, millis};
 use super::calls::anybody;
 use super::exchange::Exchange;
-use super::openapi::{NamespaceParameter, OnceKeyParameter};
+use super::parameters::{NamespaceParameter, OnceKeyParameter};
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::body::Body;

@@ -4,7 +4,7 @@ use super::Shared;
 use super::answer::{Problem, json, millis};
 use super::crdt::{self, NAME, Read};
 use super::exchange::Exchange;
-use super::openapi::{NameParameter, NamespaceParameter, PageParameters, SeenParameters};
+use super::parameters::{NameParameter, NamespaceParameter, PageParameters, SeenParameters};
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::body::Body;

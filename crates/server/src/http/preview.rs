@@ -4,7 +4,7 @@ use super::Shared;
 use super::answer::{Problem, failed, json};
 use super::exchange::Exchange;
 use super::job_definition::{movable, policy};
-use super::openapi::NamespaceParameter;
+use super::parameters::NamespaceParameter;
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::body::Body;

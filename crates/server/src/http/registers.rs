@@ -5,7 +5,7 @@ use super::answer::{Problem, json};
 use super::crdt::{self, NAME};
 use super::crdt_watch;
 use super::exchange::Exchange;
-use super::openapi::{
+use super::parameters::{
     ListParameters, NameParameter, NamespaceParameter, RegisterKindParameter, RemovalParameters,
     SeenParameters,
 };

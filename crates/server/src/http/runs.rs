@@ -4,7 +4,7 @@ use super::Shared;
 use super::answer::{Problem, json};
 use super::exchange::Exchange;
 use super::input;
-use super::openapi::RunIdParameter;
+use super::parameters::RunIdParameter;
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::body::Body;

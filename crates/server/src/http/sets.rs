@@ -5,7 +5,9 @@ use super::answer::{Problem, json};
 use super::crdt::{self, NAME, Read};
 use super::crdt_watch;
 use super::exchange::Exchange;
-use super::openapi::{ElementParameters, ListParameters, NameParameter, NamespaceParameter, SeenParameters};
+use super::parameters::{
+    ElementParameters, ListParameters, NameParameter, NamespaceParameter, SeenParameters,
+};
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::body::Body;

@@ -5,7 +5,7 @@ use super::answer::{Problem, json, millis};
 use super::calls;
 use super::exchange::Exchange;
 use super::input::Parameters;
-use super::openapi::{KeyParameter, ListParameters, NamespaceParameter};
+use super::parameters::{KeyParameter, ListParameters, NamespaceParameter};
 use crate::gate::Class;
 use crate::metrics::Route;
 use axum::extract::{Request, State};

@@ -8,7 +8,7 @@ use super::calls;
 use super::events::{self, Source};
 use super::exchange::Exchange;
 use super::input::Parameters;
-use super::openapi::{KeyParameter, NamespaceParameter, PrefixParameter};
+use super::parameters::{KeyParameter, NamespaceParameter, PrefixParameter};
 use crate::metrics::Route;
 use axum::extract::{Request, State};
 use axum::response::Response;

@@ -4,7 +4,7 @@
 use super::Shared;
 use super::answer::{Problem, json};
 use super::exchange::Exchange;
-use super::openapi::{NamespaceParameter, QueueParameter, RunIdParameter};
+use super::parameters::{NamespaceParameter, QueueParameter, RunIdParameter};
 use super::runs;
 use crate::gate::Class;
 use crate::metrics::Route;
