@@ -184,7 +184,17 @@ if not puts then
   for place, number in pairs(latest) do call('SET', KEYS[place], number) end
 end
 -- What the server removes by itself it may remove in the millisecond after, not before: the record's own expiry counts.
-local function vanishes_at(record) return sub(record, 49, 61) + 1 end
+-- As a text, and once for all that end together: a call that is given a number writes it out as if it were a fraction.
+local vanishing = {}
+local function vanishes_at(record)
+  local expires = sub(record, 49, 61)
+  local text = vanishing[expires]
+  if not text then
+    text = string.format('%.0f', expires + 1)
+    vanishing[expires] = text
+  end
+  return text
+end
 local gone, ending, ended = {}, {}, {}
 for change = 1, changes do
   local place = changed[change]
@@ -210,7 +220,7 @@ for change = 1, changes do
       end
     elseif is_listed or is_ending or was_ending then
       local name = sub(key, begin)
-      if is_listed and record and not before then call('ZADD', KEYS[by_expiry - 1], 0, name) end
+      if is_listed and record and not before then call('ZADD', KEYS[by_expiry - 1], '0', name) end
       if is_listed and before and not record then call('ZREM', KEYS[by_expiry - 1], name) end
       if is_ending then call('ZADD', KEYS[by_expiry], sub(record, 49, 64), name) end
       if was_ending then call('ZREM', KEYS[by_expiry], name) end

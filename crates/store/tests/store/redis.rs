@@ -274,6 +274,7 @@ async fn what_no_list_shows_is_collected_and_told_in_any_group_when_it_has_expir
     told.sort_by_key(|change| format!("{change:?}"));
     let expected = [gone, elsewhere].map(|(key, _)| baton_store::watch::Change::Expired { key });
     assert_eq!(told, expected);
+    assert_eq!(server.say(&["KEYS", "*=Lgone"]).unwrap().trim(), "", "what is told has gone");
     // What lives longer than was noted is noted anew.
     until("the living one is all that is noted", async || {
         let noted = server.say(&["ZRANGE", "baton:ends", "0", "-1", "WITHSCORES"]).unwrap();
