@@ -28,7 +28,9 @@ const BEGUN_MAX: usize = 16 * 1_024;
 const BEGIN_WITHIN: Duration = Duration::from_secs(5);
 /// What is under way when the node stops has this long to end.
 const END_WITHIN: Duration = Duration::from_secs(5);
-/// How long what ended waits to be said for the sake of what isn't sent yet.
+/// So many that aren't sent yet hold up nothing: a target that can't be reached has some all the time.
+const FEW_UNSENT: usize = 64;
+/// How long what ended waits to be said for the sake of more than that.
 const SENT_WITHIN: Duration = Duration::from_millis(200);
 /// Between tries to say how an attempt ended.
 const SAY_AGAIN: Duration = Duration::from_millis(200);
@@ -80,8 +82,8 @@ impl Sending {
     /// It is on its way, or won't be; whether that is new.
     fn end(&self) -> bool {
         let is_first = !self.is_over.swap(true, Ordering::Relaxed);
-        if is_first && self.unsent.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.unsent.none.notify_waiters();
+        if is_first && self.unsent.count.fetch_sub(1, Ordering::AcqRel) == FEW_UNSENT + 1 {
+            self.unsent.few.notify_waiters();
         }
         is_first
     }
@@ -97,7 +99,8 @@ impl Drop for Sending {
 #[derive(Default, Debug)]
 struct Unsent {
     count: AtomicUsize,
-    none: Notify,
+    /// They have become few.
+    few: Notify,
 }
 
 /// What came of an attempt.
@@ -177,11 +180,11 @@ impl Dispatch {
         Arc::new(Sending { recorded: Instant::now(), seconds, unsent, is_over })
     }
 
-    /// Waits until whatever is recorded is on its way, but not for long: what is due comes before what is done (J12).
-    pub async fn all_sent(&self) {
-        let none = self.unsent.none.notified();
-        if self.unsent.count.load(Ordering::Acquire) > 0 {
-            drop(tokio::time::timeout(SENT_WITHIN, none).await);
+    /// Waits until most of what is recorded is on its way, but not for long: what is due comes before what is done (J12).
+    pub async fn most_are_sent(&self) {
+        let few = self.unsent.few.notified();
+        if self.unsent.count.load(Ordering::Acquire) > FEW_UNSENT {
+            drop(tokio::time::timeout(SENT_WITHIN, few).await);
         }
     }
 
@@ -327,10 +330,11 @@ mod tests {
         let sending = || dispatch.sending(Histogram::new([1.0]));
         let waits = async || {
             let began = Instant::now();
-            dispatch.all_sent().await;
+            dispatch.most_are_sent().await;
             began.elapsed()
         };
-        assert_eq!(waits().await, Duration::ZERO);
+        let _few: Vec<_> = (0..FEW_UNSENT).map(|_| sending()).collect();
+        assert_eq!(waits().await, Duration::ZERO, "a few are always on their way");
         let (one, other) = (sending(), sending());
         assert_eq!(waits().await, SENT_WITHIN);
         assert!(one.end() && !one.end(), "it is sent once");
