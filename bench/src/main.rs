@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         Some(Role::Bare(bare)) => peers::bare::serve(bare),
         Some(Role::Handler(handler)) => peers::limits::serve(handler),
         Some(Role::Holder(holder)) => rows::hold(holder),
+        Some(Role::Requests(requests)) => peers::requests::send(requests),
         None => run(&options),
     };
     match done {

@@ -3,6 +3,7 @@
 use crate::machine::Place;
 use crate::peers::bare::BareOptions;
 use crate::peers::limits::HandlerOptions;
+use crate::peers::requests::RequestsOptions;
 use crate::rows::HolderOptions;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +46,9 @@ pub enum Role {
     /// The process whose memory P12 looks at
     #[command(hide = true)]
     Holder(HolderOptions),
+    /// The client that P11 is held against
+    #[command(hide = true)]
+    Requests(RequestsOptions),
 }
 
 /// A row of the targets.

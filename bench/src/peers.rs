@@ -7,4 +7,5 @@ pub mod jobs;
 pub mod limits;
 pub mod postgres;
 pub mod redis;
+pub mod requests;
 pub mod store;

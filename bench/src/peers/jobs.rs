@@ -2,7 +2,7 @@
 
 use crate::http::{Connection, put};
 use crate::load::Client;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use baton_core::job::RunId;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -141,15 +141,39 @@ impl Client for Edits {
     }
 }
 
-/// How many runs a server says were at most this late, and how many there were: by a histogram of its own.
-pub async fn within(address: SocketAddr, histogram: &str, seconds: &str) -> anyhow::Result<(f64, f64)> {
-    let mut connection = Connection::open(address).await?;
-    let body = connection.exchange(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await?;
-    let text = std::str::from_utf8(body)?;
-    let figure = |line: &str| -> anyhow::Result<f64> {
-        let found =
-            text.lines().find_map(|other| other.strip_prefix(line)).with_context(|| format!("no {line}"))?;
-        Ok(found.trim().parse()?)
-    };
-    Ok((figure(&format!("{histogram}_bucket{{le=\"{seconds}\"}}"))?, figure(&format!("{histogram}_count"))?))
+/// How late a server says its runs were: how many at most so many seconds, for each bound of its histogram.
+pub struct Buckets(Vec<(f64, f64)>);
+
+impl Buckets {
+    pub async fn read(address: SocketAddr, histogram: &str) -> anyhow::Result<Self> {
+        let mut connection = Connection::open(address).await?;
+        let body = connection.exchange(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await?;
+        let begins = format!("{histogram}_bucket{{le=\"");
+        let mut buckets = Vec::new();
+        for line in std::str::from_utf8(body)?.lines().filter_map(|line| line.strip_prefix(&begins)) {
+            let (bound, count) = line.split_once("\"}").context("no bound")?;
+            let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse()? };
+            buckets.push((bound, count.trim().parse()?));
+        }
+        ensure!(!buckets.is_empty(), "no {histogram}");
+        Ok(Self(buckets))
+    }
+
+    /// What came after another reading.
+    pub fn since(mut self, before: &Self) -> Self {
+        self.0.iter_mut().zip(&before.0).for_each(|((_, count), (_, before))| *count -= before);
+        self
+    }
+
+    /// The part that was at most this late.
+    pub fn within(&self, seconds: f64) -> f64 {
+        let of = |bound: f64| self.0.iter().find(|(it, _)| *it >= bound).map_or(0.0, |(_, count)| *count);
+        of(seconds) / of(f64::INFINITY).max(1.0)
+    }
+
+    /// The bound that this part of all was within, in milliseconds.
+    pub fn quantile_ms(&self, part: f64) -> f64 {
+        let all = self.0.last().map_or(0.0, |(_, count)| *count);
+        self.0.iter().find(|(_, count)| *count >= part * all).map_or(f64::INFINITY, |(bound, _)| bound * 1e3)
+    }
 }

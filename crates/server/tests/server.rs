@@ -29,6 +29,8 @@ mod harness;
 mod http2;
 #[path = "server/identities.rs"]
 mod identities;
+#[path = "server/job_fuzz.rs"]
+mod job_fuzz;
 #[path = "server/jobs.rs"]
 mod jobs;
 #[path = "server/limits.rs"]

@@ -39,6 +39,14 @@ fn every_alert_asks_for_metrics_that_there_are_and_has_a_page() {
         let family = name.trim_end_matches("_total");
         assert!(described.contains(&format!("# TYPE {family} ")), "no {name} in\n{described}");
     }
+    // What is asked for by a label is there before anything has happened: the first of it would else be no increase.
+    let labelled = rules.split_whitespace().filter_map(|word| {
+        let word = &word[word.find("baton_")?..];
+        Some(&word[..=word.find("\"}")? + 1])
+    });
+    for series in labelled.filter(|series| series.contains("_total{")) {
+        assert!(described.contains(&format!("\n{series} 0")), "no {series} in\n{described}");
+    }
     let alerts: Vec<_> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     assert!(!alerts.is_empty());
     for alert in alerts {

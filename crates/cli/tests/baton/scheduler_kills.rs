@@ -106,7 +106,10 @@ fn whenever_the_scheduler_is_killed_each_guarantee_holds() {
         let mut lost = 0;
         for time in (first..=last).step_by(1_000) {
             let record = records.iter().find(|run| run["scheduledAt"] == time);
-            let record = record.unwrap_or_else(|| panic!("{name}: {time} has no record"));
+            let record = record.unwrap_or_else(|| {
+                let after = records.iter().rev().find(|run| run["scheduledAt"].as_u64() > Some(time));
+                panic!("{name}: {time} has no record; the one after it: {after:?}")
+            });
             let sent = times.get(&time).map_or(0, Vec::len);
             match (name, record["outcome"].as_str().unwrap()) {
                 ("once", outcome) => {

@@ -18,8 +18,9 @@ use alloc::vec::Vec;
 pub const ACTIVE_MAX: usize = 16;
 /// Runs of one job that wait for others of it; beyond, they are left out as an overlap.
 pub const QUEUED_MAX: usize = 100;
-/// Ranges of times of one job that are made up for; a backfill beyond is refused.
-pub const SPANS_MAX: usize = 8;
+/// Ranges of times of one job that are made up for; a backfill beyond is refused. Each failover adds one, and while a run whose node died
+/// has its lease none goes away.
+pub const SPANS_MAX: usize = 64;
 /// Jobs that have to be told of a success; beyond, the oldest isn't told, and that is counted.
 pub const OUTBOX_MAX: usize = 64;
 

@@ -75,8 +75,10 @@ impl Node {
     }
 }
 
-/// Says what waits in a group, until nothing does.
+/// Says what waits in a group, until nothing does. Requests that are to be sent go first: of many that are due together the first would else take
+/// the time of the last.
 async fn say_all(node: Arc<Node>, group: Group) {
+    node.jobs.dispatch.most_are_sent().await;
     loop {
         let some = node.jobs.endings.take(group);
         if some.is_empty() {

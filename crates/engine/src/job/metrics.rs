@@ -2,7 +2,7 @@
 
 use crate::metrics::OutcomeLabel;
 use baton_core::WallTime;
-use baton_core::job::{Looked, Progress};
+use baton_core::job::{Looked, Outcome, Progress, Reason};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -26,6 +26,8 @@ pub struct JobMetrics {
     pub lag_seconds: Histogram,
     /// From when it was due to when it was handed to whatever makes it.
     pub dispatch_seconds: Histogram,
+    /// From when an attempt was known to be recorded to when its request was on its way, or its command had been started.
+    pub send_seconds: Histogram,
 }
 
 impl Default for JobMetrics {
@@ -37,12 +39,20 @@ impl Default for JobMetrics {
             overdue: Counter::default(),
             lag_seconds: Histogram::new(SECONDS),
             dispatch_seconds: Histogram::new(SECONDS),
+            send_seconds: Histogram::new(SECONDS),
         }
     }
 }
 
 impl JobMetrics {
     pub(crate) fn register(&self, jobs: &mut Registry) {
+        // There from the start, so that the first of them shows as an increase.
+        for reason in Reason::ALL {
+            drop(self.skipped.get_or_create(&OutcomeLabel { outcome: reason.as_str() }));
+        }
+        for outcome in Outcome::ALL {
+            drop(self.ended.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }));
+        }
         jobs.register("attempts", "Attempts begun by this node", self.attempts.clone());
         jobs.register("runs", "Runs that ended, by outcome", self.ended.clone());
         jobs.register("skipped", "Times of schedules that did not run, by reason", self.skipped.clone());
@@ -51,6 +61,8 @@ impl JobMetrics {
         jobs.register_with_unit("lag", help, Unit::Seconds, self.lag_seconds.clone());
         let help = "From when a run was due to when an attempt was handed to its target";
         jobs.register_with_unit("dispatch_lag", help, Unit::Seconds, self.dispatch_seconds.clone());
+        let help = "From when an attempt was recorded to when its request was sent or its command started";
+        jobs.register_with_unit("send_lag", help, Unit::Seconds, self.send_seconds.clone());
     }
 
     /// A look was committed.

@@ -11,9 +11,10 @@ use baton_core::WallTime;
 use baton_core::job::place::lease_key;
 use baton_core::job::{AttemptEnd, Begun, Definition, GRACE, RunId};
 use baton_core::lock::FencingToken;
+use prometheus_client::metrics::histogram::Histogram;
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
@@ -27,6 +28,10 @@ const BEGUN_MAX: usize = 16 * 1_024;
 const BEGIN_WITHIN: Duration = Duration::from_secs(5);
 /// What is under way when the node stops has this long to end.
 const END_WITHIN: Duration = Duration::from_secs(5);
+/// So many that aren't sent yet hold up nothing: a target that can't be reached has some all the time.
+const FEW_UNSENT: usize = 64;
+/// How long what ended waits to be said for the sake of more than that.
+const SENT_WITHIN: Duration = Duration::from_millis(200);
 /// Between tries to say how an attempt ended.
 const SAY_AGAIN: Duration = Duration::from_millis(200);
 
@@ -52,6 +57,50 @@ pub struct Attempt {
     pub definition: Arc<Definition>,
     /// It has to be over then: nothing may be sent after it, since the run may then be somebody else's, or said to be lost.
     pub until: Instant,
+    sending: Arc<Sending>,
+}
+
+impl Attempt {
+    /// Its request is on its way, or its command was started: whoever makes it says so (J12).
+    pub fn is_sent(&self) {
+        if self.sending.end() {
+            self.sending.seconds.observe(self.sending.recorded.elapsed().as_secs_f64());
+        }
+    }
+}
+
+/// An attempt on its way from its record to its target.
+#[derive(Debug)]
+struct Sending {
+    recorded: Instant,
+    seconds: Histogram,
+    unsent: Arc<Unsent>,
+    is_over: AtomicBool,
+}
+
+impl Sending {
+    /// It is on its way, or won't be; whether that is new.
+    fn end(&self) -> bool {
+        let is_first = !self.is_over.swap(true, Ordering::Relaxed);
+        if is_first && self.unsent.count.fetch_sub(1, Ordering::AcqRel) == FEW_UNSENT + 1 {
+            self.unsent.few.notify_waiters();
+        }
+        is_first
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Attempts that are recorded, and not on their way yet.
+#[derive(Default, Debug)]
+struct Unsent {
+    count: AtomicUsize,
+    /// They have become few.
+    few: Notify,
 }
 
 /// What came of an attempt.
@@ -80,6 +129,7 @@ pub(crate) struct Dispatch {
     /// To be told when their run is called off; as many as are begun.
     under_way: Mutex<BTreeMap<RunId, UnderWay>>,
     idle: Notify,
+    unsent: Arc<Unsent>,
 }
 
 #[derive(Clone)]
@@ -97,6 +147,7 @@ impl Default for Dispatch {
             room: Semaphore::new(RUNNING_MAX),
             under_way: Mutex::default(),
             idle: Notify::new(),
+            unsent: Arc::default(),
         }
     }
 }
@@ -121,6 +172,20 @@ impl Dispatch {
         let entered = UnderWay { told: told.clone(), fencing, since: Instant::now() };
         self.under_way.lock().expect("no panic while held").insert(run, entered);
         told
+    }
+
+    fn sending(&self, seconds: Histogram) -> Arc<Sending> {
+        self.unsent.count.fetch_add(1, Ordering::AcqRel);
+        let (unsent, is_over) = (self.unsent.clone(), AtomicBool::new(false));
+        Arc::new(Sending { recorded: Instant::now(), seconds, unsent, is_over })
+    }
+
+    /// Waits until most of what is recorded is on its way, but not for long: what is due comes before what is done (J12).
+    pub async fn most_are_sent(&self) {
+        let few = self.unsent.few.notified();
+        if self.unsent.count.load(Ordering::Acquire) > FEW_UNSENT {
+            drop(tokio::time::timeout(SENT_WITHIN, few).await);
+        }
     }
 
     /// What has been under way for a while, in the order of groups.
@@ -196,12 +261,15 @@ impl Node {
             due: begun.due,
             definition: Arc::new(begun.definition),
             until: sent + begun.lease.saturating_sub(GRACE),
+            sending: self.jobs.dispatch.sending(self.metrics.jobs.send_seconds.clone()),
         };
         let node = self.clone();
         let told = node.jobs.dispatch.enter(attempt.run, fencing);
         tokio::spawn(async move {
             let (run, lease_ends) = (attempt.run, sent + begun.lease);
-            if let Some(ran) = node.make(&attempt, &told).await {
+            let made = node.make(&attempt, &told).await;
+            attempt.sending.end();
+            if let Some(ran) = made {
                 node.say(&attempt, ran, lease_ends).await;
             }
             node.jobs.dispatch.leave(run, &told);
@@ -249,5 +317,34 @@ impl Node {
                 _ => return,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_ended_waits_for_what_is_not_sent_yet_but_not_for_long() {
+        let dispatch = Dispatch::default();
+        let sending = || dispatch.sending(Histogram::new([1.0]));
+        let waits = async || {
+            let began = Instant::now();
+            dispatch.most_are_sent().await;
+            began.elapsed()
+        };
+        let _few: Vec<_> = (0..FEW_UNSENT).map(|_| sending()).collect();
+        assert_eq!(waits().await, Duration::ZERO, "a few are always on their way");
+        let (one, other) = (sending(), sending());
+        assert_eq!(waits().await, SENT_WITHIN);
+        assert!(one.end() && !one.end(), "it is sent once");
+        drop(one);
+        assert_eq!(waits().await, SENT_WITHIN, "the other isn't");
+        let moment = Duration::from_millis(10);
+        let dropped = async {
+            tokio::time::sleep(moment).await;
+            drop(other);
+        };
+        assert_eq!(tokio::join!(waits(), dropped).0, moment, "what is never sent counts no more");
     }
 }

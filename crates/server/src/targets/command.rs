@@ -89,6 +89,7 @@ impl Commands {
             Ok(child) => child,
             Err(error) => return AttemptEnd::failed(&format!("{program} can't be started: {error}")),
         };
+        attempt.is_sent();
         let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let Some(id) = id else { return AttemptEnd::failed("the command has no process id") };
         self.groups.lock().expect("no panic while held").insert(id.as_raw_nonzero().get());

@@ -60,22 +60,28 @@ impl Sender {
         let is_fresh = attempt.definition.guarantee == Guarantee::AtMostOnce;
         let mut connection = match self.pool.get(&origin, &self.connector, is_fresh).await? {
             Taken::Fresh(connection) => connection,
-            Taken::Used(mut connection) => match connection.try_send_request(request).await {
-                Ok(response) => return Ok(self.answered(&origin, connection, response).await),
-                Err(mut error) => match error.take_message() {
-                    Some(unsent) => {
-                        request = unsent;
-                        self.connector.connect(&origin).await?
-                    }
-                    None => return Err(error.into_error().to_string()),
-                },
-            },
+            Taken::Used(mut connection) => {
+                let answer = connection.try_send_request(request);
+                attempt.is_sent();
+                match answer.await {
+                    Ok(response) => return Ok(self.answered(&origin, connection, response).await),
+                    Err(mut error) => match error.take_message() {
+                        Some(unsent) => {
+                            request = unsent;
+                            self.connector.connect(&origin).await?
+                        }
+                        None => return Err(error.into_error().to_string()),
+                    },
+                }
+            }
         };
         if Instant::now() >= attempt.until {
             // This process slept meanwhile, and the run isn't its own any more.
             return Err("it was too late to send it".into());
         }
-        let response = connection.send_request(request).await.map_err(|error| error.to_string())?;
+        let answer = connection.send_request(request);
+        attempt.is_sent();
+        let response = answer.await.map_err(|error| error.to_string())?;
         Ok(self.answered(&origin, connection, response).await)
     }
 

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 const SEED: u64 = 0x0ba7_0001;
 
 /// SplitMix64.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+    pub fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,7 +19,7 @@ impl Dice {
         ((word ^ (word >> 31)) % sides as u64) as usize
     }
 
-    fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
+    pub fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
         of[self.roll(of.len())]
     }
 
@@ -29,7 +29,7 @@ impl Dice {
 }
 
 /// A refusal must say what is wrong.
-fn check(answer: &Answer, sent: &[u8]) {
+pub fn check(answer: &Answer, sent: &[u8]) {
     let sent = sent[..sent.len().min(300)].escape_ascii();
     assert!((400..500).contains(&answer.status), "{} to {sent}: {answer:?}", answer.status);
     let body = answer.json();

@@ -231,6 +231,38 @@ fn a_hash_is_stable_spreads_jobs_and_stays_within_its_range() {
     );
 }
 
+/// Pearson's statistic of how unevenly things are spread: about as large as there are places, if chance did it.
+fn unevenness(counts: &[u32]) -> f64 {
+    let mean = f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
+    counts.iter().map(|count| (f64::from(*count) - mean) * (f64::from(*count) - mean) / mean).sum()
+}
+
+/// Ten thousand jobs that would be due in one second: with `H` a second of an hour has three of them, as if chance had put them there (J2, J12).
+#[test]
+fn hashes_of_ten_thousand_names_are_spread_evenly_over_seconds_minutes_and_both() {
+    let (mut seconds, mut minutes, mut phases) = ([0; 60], [0; 60], [0; 20]);
+    let mut both = [0; 3_600];
+    let (from, utc) = (time("2025-12-31T23:59:59Z"), zone("UTC"));
+    let next = |text: &str, name: &str| {
+        let next = Schedule::parse(text, name).unwrap().next_after(from, &utc, Dst::Vixie).unwrap();
+        ((next.at.0 - from.0) / 1_000 - 1) as usize
+    };
+    for number in 0..10_000 {
+        let name = format!("default/report:customer:{number:06}");
+        let second = next("H H * * * *", &name);
+        (seconds[second % 60], minutes[second / 60], both[second]) =
+            (seconds[second % 60] + 1, minutes[second / 60] + 1, both[second] + 1);
+        phases[next("H/20 * * * * *", &name)] += 1;
+    }
+    // Chance is beyond these once in ten thousand tries; with so many places it is as seldom as far below.
+    assert!(unevenness(&seconds) < 107.0, "{seconds:?}");
+    assert!(unevenness(&minutes) < 107.0, "{minutes:?}");
+    assert!(unevenness(&phases) < 51.0, "{phases:?}");
+    let of_both = unevenness(&both);
+    assert!((3_290.0..3_930.0).contains(&of_both), "{of_both}");
+    assert!(both.iter().all(|count| *count <= 14), "a second has too many");
+}
+
 /// What `default/job` has for `H` in the field of minutes.
 const HASHED_MINUTE: u64 = 59;
 

@@ -86,7 +86,8 @@ fn valid() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    // More with PROPTEST_CASES.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(500)))]
 
     #[test]
     fn any_text_is_read_or_refused_with_a_place_in_it(text in ".{0,40}", from in 0..1_u64 << 43) {

@@ -74,6 +74,25 @@ fn what_is_made_up_for_is_exempt_from_skip_and_the_present_goes_first() {
     assert_eq!(world.pass(100).len(), 1);
 }
 
+/// Nothing is made up for while a run whose node died has its lease, and each failover leaves another range (J5).
+#[test]
+fn what_many_failovers_missed_while_one_run_does_not_end_is_all_made_up_for() {
+    let mut world = with(Missed::All);
+    world.edit(|job| (job.overlap, job.timeout_ms) = (Overlap::Allow, 10 * 60 * MINUTE));
+    let stuck = world.pass(MINUTE);
+    for _ in 0..20 {
+        world.store.now += 3 * MINUTE;
+        for begun in world.look() {
+            world.succeed(&begun);
+        }
+    }
+    world.succeed(&stuck[0]);
+    while let Some(begun) = world.pass(100).first() {
+        world.succeed(begun);
+    }
+    assert_eq!(world.told(), ["succeeded"; 61]);
+}
+
 #[test]
 fn all_is_bounded_by_its_window_and_its_maximum() {
     let mut world = with(Missed::All);
