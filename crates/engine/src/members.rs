@@ -133,11 +133,11 @@ impl Members {
         Some(compared.theirs == revision)
     }
 
-    /// Waits until it is known where a node is reached that another one named, or that there is none.
+    /// Waits until a node is known that another one named, or it is known that there is none.
     pub async fn meet(&self, node: NodeId, until: Instant) {
         let looked = self.looked.notified();
-        let is_known = self.session(node).is_some_and(|session| session.address.is_some());
-        if !is_known && self.may_live(node) {
+        // Of one that is known and says nowhere where it is reached, a look says no more.
+        if self.session(node).is_none() && self.may_live(node) {
             // Whoever can't be met is done without.
             drop(tokio::time::timeout_at(until, looked).await);
         }

@@ -347,13 +347,17 @@ async fn what_was_forwarded_is_not_forwarded_again_and_strangers_are_known() {
 /// A node comes of which the first one doesn't hear, and owns a key that it didn't before.
 async fn one_is_behind() -> (Ground, String) {
     let mut ground = Ground::start(2).await;
-    let deaf = Faults { hints_lost: 1_000, ..Faults::none() };
-    ground.nodes[0].1.set_faults(deaf);
+    // It hears nothing, and when it hears that it has missed something it can't look.
+    ground.nodes[0].1.set_faults(Faults { hints_lost: 1_000, refused: 1_000, ..Faults::none() });
     ground.join().await;
-    // Until the second one has looked, and the first one's time to look hasn't come.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let began = tokio::time::Instant::now();
+    let revision = |node: usize| ground.nodes[node].0.ring().revision();
+    while revision(1) != revision(2) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_ne!(revision(0), revision(2), "the first one knows of it after {:?}", began.elapsed());
+    ground.nodes[0].1.set_faults(Faults { hints_lost: 1_000, ..Faults::none() });
     let (behind, second) = (ground.nodes[0].0.ring(), ground.nodes[1].0.ring());
-    assert_ne!(behind.revision(), second.revision(), "the first one has heard of it");
     let third = ground.nodes[2].0.node();
     let owner = |ring: &baton_core::cluster::Ring, key: &str| {
         ring.owner(baton_core::limit::meter_key(&name("l"), key).group)
