@@ -160,46 +160,22 @@ struct Beside {
     left: Vec<Sample>,
 }
 
-/// The storms themselves.
-#[derive(Default)]
-struct Storms {
-    delegated: Vec<Sample>,
-    left: Vec<Sample>,
-}
-
-async fn define(baton: &baton_client::Baton) -> anyhow::Result<()> {
-    let delegate =
-        LimitDefinition { mechanism: Some(Mechanism::Owned), hot_key: Some(HotKey::Delegate), ..central() };
-    let leave =
-        LimitDefinition { hot_key: Some(HotKey::Cap), hot_key_cap: Some(CAP_NEVER), ..delegate.clone() };
-    for (limit, definition) in [(LIMIT, &delegate), (DELEGATED, &delegate), (LEFT, &leave)] {
-        baton.limits().put(limit, definition).await?;
-    }
-    Ok(())
-}
-
-/// How many seconds after the first check of a hot key its owner lists it.
-async fn listed_s(baton: &baton_client::Baton, entry: SocketAddr, key: String) -> anyhow::Result<f64> {
-    let blowing = tokio::spawn(async move { storm(entry, DELEGATED, &key, 2 * LEAD).await });
-    let began = Instant::now();
-    while !baton.hot_keys().await?.hot_keys.iter().any(|found| found.limit == DELEGATED) {
-        ensure!(began.elapsed() < KNOWN_MAX, "the hot key isn't listed");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let listed_s = began.elapsed().as_secs_f64();
-    blowing.await??;
-    Ok(listed_s)
-}
-
 pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     cores::need(2)?;
     let (length, turns) = (bench.options.length(), bench.options.turns());
     let ground = Ground::start(bench).await?;
     let _pinned = Pinned::to(OWNER_CORE)?;
+    let delegate =
+        LimitDefinition { mechanism: Some(Mechanism::Owned), hot_key: Some(HotKey::Delegate), ..central() };
+    let leave =
+        LimitDefinition { hot_key: Some(HotKey::Cap), hot_key_cap: Some(CAP_NEVER), ..delegate.clone() };
     let baton = baton_client::Baton::connect(format!("http://{}", ground.owner.address())).await?;
-    define(&baton).await?;
-    let (quiet_keys, entry) = (ground.keys(LIMIT, QUIET), ground.storm.address());
-    let [hot, left] = [DELEGATED, LEFT].map(|limit| ground.keys(limit, 1).remove(0));
+    for (limit, definition) in [(LIMIT, &delegate), (DELEGATED, &delegate), (LEFT, &leave)] {
+        baton.limits().put(limit, definition).await?;
+    }
+    let quiet_keys = ground.keys(LIMIT, QUIET);
+    let hot_keys = [DELEGATED, LEFT].map(|limit| ground.keys(limit, 1).remove(0));
+    let entry = ground.storm.address();
     let mut sides = Vec::new();
     for node in [ground.owner.address(), entry] {
         // Until every key has been seen, and has what its owner spends of it.
@@ -207,8 +183,19 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let (quiet, _) = load::run(quiet, Duration::from_secs(2)).await?;
         sides.push((quiet, Beside::default()));
     }
-    let listed_s = listed_s(&baton, entry, hot.clone()).await?;
-    let mut storms = Storms::default();
+    let listed_s = {
+        let key = hot_keys[0].clone();
+        let blowing = tokio::spawn(async move { storm(entry, DELEGATED, &key, 2 * LEAD).await });
+        let began = Instant::now();
+        while !baton.hot_keys().await?.hot_keys.iter().any(|found| found.limit == DELEGATED) {
+            ensure!(began.elapsed() < KNOWN_MAX, "the hot key isn't listed");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let listed_s = began.elapsed().as_secs_f64();
+        blowing.await??;
+        listed_s
+    };
+    let (mut delegated, mut left) = (Vec::new(), Vec::new());
     for turn in 1..=turns {
         progress::say(&format!("hot key: quiet keys beside a storm, round {turn} of {turns}"));
         for (quiet, beside) in &mut sides {
@@ -216,38 +203,29 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             beside.nothing.push(sample);
             *quiet = back;
             for (limit, key, samples, storms) in [
-                (DELEGATED, &hot, &mut beside.delegated, &mut storms.delegated),
-                (LEFT, &left, &mut beside.left, &mut storms.left),
+                (DELEGATED, &hot_keys[0], &mut beside.delegated, &mut delegated),
+                (LEFT, &hot_keys[1], &mut beside.left, &mut left),
             ] {
+                let blowing = storm(entry, limit, key, LEAD + length);
                 let asking = async {
                     tokio::time::sleep(LEAD).await;
                     load::run(std::mem::take(quiet), length).await
                 };
-                let (blown, asked) = tokio::try_join!(storm(entry, limit, key, LEAD + length), asking)?;
+                let (blown, asked) = tokio::try_join!(blowing, asking)?;
                 storms.push(blown);
                 samples.push(asked.1);
                 *quiet = asked.0;
             }
         }
     }
-    let beside: Vec<_> = sides.into_iter().map(|(_, beside)| beside).collect();
-    report(bench, &beside, &storms, listed_s);
-    let Ground { storm, owner, mut store, .. } = ground;
-    storm.stop().await?;
-    owner.stop().await?;
-    store.end(false).await
-}
-
-fn report(bench: &mut Bench<'_>, beside: &[Beside], storms: &Storms, listed_s: f64) {
-    let rate = |storms: &[Sample]| load::count(Sample::median(storms).per_second);
-    let delegated = rate(&storms.delegated);
-    for (beside, (at, target)) in
-        beside.iter().zip([("their owner", Some(Target::AtMost(2.0))), ("the storm's node", None)])
+    let storms = [&delegated, &left].map(|storms| load::count(Sample::median(storms).per_second));
+    for ((_, beside), (at, target)) in
+        sides.iter().zip([("their owner", Some(Target::AtMost(2.0))), ("the storm's node", None)])
     {
         let (ours, alone) = (Sample::median(&beside.delegated), Sample::median(&beside.nothing));
         bench.report.rows.push(Row {
             id: "hot key",
-            what: format!("p99 of checks of {QUIET} quiet keys at {at}, beside {delegated} checks/s of a delegated hot key against no storm"),
+            what: format!("p99 of checks of {QUIET} quiet keys at {at}, beside {} checks/s of a delegated hot key against no storm", storms[0]),
             ours: ours.show(),
             peer: alone.show(),
             figure: ours.p99_ms / alone.p99_ms,
@@ -255,7 +233,7 @@ fn report(bench: &mut Bench<'_>, beside: &[Beside], storms: &Storms, listed_s: f
             target,
         });
     }
-    let left = beside.iter().map(|beside| {
+    let left = sides.iter().map(|(_, beside)| {
         let (left, alone) = (Sample::median(&beside.left), Sample::median(&beside.nothing));
         format!("{} ({:.2} times)", left.show(), left.p99_ms / alone.p99_ms)
     });
@@ -267,8 +245,12 @@ fn report(bench: &mut Bench<'_>, beside: &[Beside], storms: &Storms, listed_s: f
              {QUIET_CLIENTS} clients of the quiet keys, {:.0} checks/s in all. The key was listed at its owner by `/v1/hotkeys` {listed_s:.1} s after its first check. Beside a hot key that is \
              left at its owner ({} checks/s, `cap` with a number that is never reached) the quiet keys' checks are, at their owner and at the storm's node, {}.",
             QUIET_CLIENTS as f64 / QUIET_EVERY.as_secs_f64(),
-            rate(&storms.left),
+            storms[1],
             left.collect::<Vec<_>>().join(" and "),
         ),
     ));
+    let Ground { storm, owner, mut store, .. } = ground;
+    storm.stop().await?;
+    owner.stop().await?;
+    store.end(false).await
 }
