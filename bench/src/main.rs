@@ -8,7 +8,7 @@
 //! - [`peers`]: the servers that are measured, and how a client speaks to each
 //! - [`http`]: a client so cheap that the server is what is measured
 //! - [`load`]: many clients for a while, and what came of it
-//! - [`machine`]: where it ran
+//! - [`machine`]: where it ran; [`cores`]: whoever would have a machine of its own
 //! - [`report`]: the table, on the terminal and in the file
 //!
 //! # What it promises
@@ -17,6 +17,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a report on a terminal is what this is for")]
 
+mod cores;
 mod http;
 mod load;
 mod machine;

@@ -6,6 +6,7 @@
 mod peaks;
 
 use crate::engine::Node;
+use crate::metrics::Metrics;
 use baton_core::cluster::{Ring, SESSION, Session, node_of, session_key};
 use baton_core::lock::NodeId;
 use baton_core::{Check, Commit, Group, Outcome, Revision, Ttl, Write};
@@ -24,6 +25,8 @@ const LIFE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(2500);
 /// Looking because somebody asked happens at most this often.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
+/// Looking because another node goes by another ring happens at most this often: it may stay so, if one of both can't see all sessions.
+const COMPARE_PAUSE: Duration = Duration::from_millis(500);
 /// Sessions read at once.
 const PAGE: usize = 256;
 /// Dead nodes remembered; beyond it all are forgotten, and looked for again if somebody asks.
@@ -36,6 +39,8 @@ pub(crate) struct Members {
     ring: RwLock<Arc<Ring>>,
     /// Somebody wants to know of a node that hasn't been looked for.
     asked: Notify,
+    /// Sessions have been looked at, or couldn't be.
+    looked: Notify,
     /// A node was found dead: whoever waited there may be left in queues that no other node has a reason to look at.
     pub buried: Notify,
 }
@@ -50,6 +55,15 @@ struct Known {
     asked: HashSet<NodeId>,
     /// How many lived lately, once all sessions were read.
     peaks: Option<Peaks>,
+    compared: Option<Compared>,
+}
+
+/// Another node went by another ring.
+struct Compared {
+    theirs: u64,
+    at: Instant,
+    /// Whether it was found out since which of both was behind.
+    is_known: bool,
 }
 
 impl Default for Members {
@@ -58,6 +72,7 @@ impl Default for Members {
             known: Mutex::default(),
             ring: RwLock::new(Arc::new(Ring::of(&Default::default()))),
             asked: Notify::new(),
+            looked: Notify::new(),
             buried: Notify::new(),
         }
     }
@@ -94,6 +109,38 @@ impl Members {
     /// Who owns what, as far as this node knows.
     pub fn ring(&self) -> Arc<Ring> {
         self.ring.read().expect("no panic while held").clone()
+    }
+
+    /// Another node goes by the ring with this revision. If this one doesn't, one of both is behind: it looks whether it is the one.
+    pub fn compare(&self, theirs: u64) {
+        if theirs == self.ring().revision() {
+            return;
+        }
+        let (mut known, now) = (self.known(), Instant::now());
+        let is_pausing = |last: &Compared| now.saturating_duration_since(last.at) < COMPARE_PAUSE;
+        if !known.compared.as_ref().is_some_and(is_pausing) {
+            known.compared = Some(Compared { theirs, at: now, is_known: false });
+            self.asked.notify_one();
+        }
+    }
+
+    /// After a look: whether this node was behind another that went by another ring, or that one is; if there was such a one.
+    fn was_behind(&self) -> Option<bool> {
+        let revision = self.ring().revision();
+        let mut known = self.known();
+        let compared = known.compared.as_mut().filter(|compared| !compared.is_known)?;
+        compared.is_known = true;
+        Some(compared.theirs == revision)
+    }
+
+    /// Waits until a node is known that another one named, or it is known that there is none.
+    pub async fn meet(&self, node: NodeId, until: Instant) {
+        let looked = self.looked.notified();
+        // Of one that is known and says nowhere where it is reached, a look says no more.
+        if self.session(node).is_none() && self.may_live(node) {
+            // Whoever can't be met is done without.
+            drop(tokio::time::timeout_at(until, looked).await);
+        }
     }
 
     /// What a node that lives says of itself.
@@ -259,6 +306,7 @@ pub(crate) async fn keep(node: Arc<Node>, mut joined: Revision) {
             renew(&node, &mut joined).await;
         }
         look(&node).await;
+        node.members.looked.notify_waiters();
         tokio::select! {
             biased;
             () = node.draining.wait() => return,
@@ -326,4 +374,8 @@ async fn look(node: &Node) {
         }
     }
     node.members.found(alive, &supposed);
+    if let Some(was_behind) = node.members.was_behind() {
+        let label = if was_behind { "behind" } else { "ahead" };
+        Metrics::count(&node.metrics.other_rings, label);
+    }
 }

@@ -51,6 +51,8 @@ pub struct Metrics {
     pub lease_renewals: Family<OutcomeLabel, Counter>,
     /// Checks forwarded to the owners of their keys, by what came of it.
     pub forwards: Family<OutcomeLabel, Counter>,
+    /// Nodes that went by another ring than this one, by which of both was behind.
+    pub other_rings: Family<OutcomeLabel, Counter>,
     /// Keys that are used far more than others now.
     pub hot_keys: Gauge,
     /// Checks of hot keys refused because those are capped.
@@ -112,6 +114,7 @@ impl Default for Metrics {
             limit_sources,
             lease_renewals: Family::default(),
             forwards: Family::default(),
+            other_rings: Family::default(),
             hot_keys: Gauge::default(),
             hot_key_capped: Counter::default(),
             lease_size: Histogram::new([0.0, 1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 10_000.0]),
@@ -167,6 +170,8 @@ impl Metrics {
         limits.register("decisions", "Checks of limits by who decided", self.limit_sources.clone());
         limits.register("lease_renewals", "Renewals of leases by what they got", self.lease_renewals.clone());
         limits.register("forwards", "Checks forwarded to owners, by what came of it", self.forwards.clone());
+        let help = "Times that another node went by another ring: behind if this one was, else ahead";
+        limits.register("other_rings", help, self.other_rings.clone());
         limits.register("hot_keys", "Keys that are used far more than others now", self.hot_keys.clone());
         let help = "Checks of hot keys refused because those are capped";
         limits.register("hot_key_capped", help, self.hot_key_capped.clone());

@@ -38,6 +38,8 @@ pub enum PeerVerdict {
     NotOwner {
         /// The owner.
         owner: Option<NodeId>,
+        /// The revision of the ring by which it says so; nothing from a node of a version that didn't say it.
+        ring: Option<u64>,
     },
     /// It couldn't decide. Whoever forwarded it does so as if there were no owner.
     Undecided,
@@ -52,6 +54,6 @@ pub type Verdicts<'a> = Pin<Box<dyn Future<Output = Result<Vec<PeerVerdict>, NoA
 
 /// The way to other nodes: over HTTP in the server.
 pub trait Peers: Send + Sync {
-    /// Asks an owner. The caller bounds the time.
-    fn check<'a>(&'a self, peer: &'a Peer, calls: &'a [CheckCall]) -> Verdicts<'a>;
+    /// Asks an owner, as it is one by the ring with this revision. The caller bounds the time.
+    fn check<'a>(&'a self, peer: &'a Peer, ring: u64, calls: &'a [CheckCall]) -> Verdicts<'a>;
 }

@@ -1,41 +1,58 @@
 //! How long checks of quiet keys take beside one that is hot (M3).
 //!
-//! What is compared is two storms of as many clients: all of one is for one key, and the other is spread over many. So what shows is that a key is hot,
-//! and not that the machine is busy: storm, nodes and store share its processors, and whoever takes all of them slows everybody down by the
-//! scheduler alone. How it is without any storm, and with one key that nothing is done about, is said beside it.
+//! Two nodes, each on a core of its own, as they would be on machines of their own. The storm enters at one of them, and is as many checks as that core
+//! gives for both the node and who asks. The hot key and its quiet neighbours belong to the other node, which shares its core with the store and those who
+//! ask for the quiet keys. So what shows is what a hot key does to the node that owns it, and not that threads wait for a core.
 
-use crate::http::Connection;
+use crate::cores::{self, Pinned};
+use crate::http::{Connection, post};
 use crate::load::{self, Client, Sample};
 use crate::peers::baton::Baton;
-use crate::peers::limits::{central, check, define};
+use crate::peers::limits::{LIMIT, central};
 use crate::progress;
 use crate::report::{Row, Target, Unit};
 use crate::rows::Bench;
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use baton_client::LimitDefinition;
 use baton_client::wire_limit::{HotKey, Mechanism};
+use baton_core::Name;
+use baton_core::limit::meter_group;
 use baton_testkit::servers::redis::Redis;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-const NODES: usize = 3;
+const STORM_CORE: usize = 0;
+const OWNER_CORE: usize = 1;
 const QUIET: usize = 1_000;
-const QUIET_CLIENTS: usize = 6;
-const STORM_CLIENTS: usize = 30;
+/// Each of these checks a quiet key every so often: 2,000 checks a second, two of each key.
+const QUIET_CLIENTS: usize = 8;
+const QUIET_EVERY: Duration = Duration::from_millis(4);
+const STORM_CLIENTS: usize = 32;
+/// A storm blows for so long before it is looked at what it does: by then its key is known to be hot.
+const LEAD: Duration = Duration::from_secs(2);
 /// Nodes know each other within this time, and list a key that is hot.
 const KNOWN_MAX: Duration = Duration::from_secs(30);
 /// More checks a second than there are: a cap that does nothing, and leaves a hot key with its owner.
 const CAP_NEVER: u64 = 1_000_000;
+/// The limits of the two hot keys, beside that of the quiet ones.
+const DELEGATED: &str = "delegated";
+const LEFT: &str = "left";
 
-/// Checks keys in turn.
+/// Checks keys in turn, at a pace or as fast as it gets answers.
 struct Turns {
     connection: Connection,
     requests: Vec<Vec<u8>>,
     next: usize,
+    pace: Option<(Instant, Duration)>,
 }
 
 impl Client for Turns {
     async fn operate(&mut self) -> anyhow::Result<Duration> {
+        if let Some((at, every)) = &mut self.pace {
+            tokio::time::sleep_until((*at).into()).await;
+            // Who is late doesn't catch up: nobody asks for quiet keys in bursts.
+            *at = Instant::now().max(*at) + *every;
+        }
         let began = Instant::now();
         self.connection.exchange(&self.requests[self.next]).await?;
         self.next = (self.next + 1) % self.requests.len();
@@ -43,100 +60,197 @@ impl Client for Turns {
     }
 }
 
-/// Clients spread over the nodes, each beginning elsewhere among the keys.
-async fn clients(nodes: &[SocketAddr], count: usize, keys: &[String]) -> anyhow::Result<Vec<Turns>> {
-    let mut clients = Vec::with_capacity(count);
-    for client in 0..count {
-        let connection = Connection::open(nodes[client % nodes.len()]).await?;
-        let requests = keys.iter().map(|key| check(key)).collect();
-        clients.push(Turns { connection, requests, next: client * keys.len() / count });
+fn check(limit: &str, key: &str) -> Vec<u8> {
+    post(&format!("/v1/limits/{limit}/check"), &format!(r#"{{"key":"{key}"}}"#))
+}
+
+/// Those who check the quiet keys, each beginning elsewhere among them.
+async fn quiet_clients(node: SocketAddr, keys: &[String]) -> anyhow::Result<Vec<Turns>> {
+    let mut clients = Vec::with_capacity(QUIET_CLIENTS);
+    for client in 0..QUIET_CLIENTS {
+        let connection = Connection::open(node).await?;
+        let requests = keys.iter().map(|key| check(LIMIT, key)).collect();
+        let first = Instant::now() + QUIET_EVERY * client as u32 / QUIET_CLIENTS as u32;
+        let next = client * keys.len() / QUIET_CLIENTS;
+        clients.push(Turns { connection, requests, next, pace: Some((first, QUIET_EVERY)) });
     }
     Ok(clients)
 }
 
+/// A storm of checks of one key for so long, on a thread and a core of its own.
+async fn storm(node: SocketAddr, limit: &'static str, key: &str, length: Duration) -> anyhow::Result<Sample> {
+    let (request, (said, heard)) = (check(limit, key), tokio::sync::oneshot::channel());
+    let blow = move || {
+        let _pinned = Pinned::to(STORM_CORE)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let mut clients = Vec::with_capacity(STORM_CLIENTS);
+            for _ in 0..STORM_CLIENTS {
+                let connection = Connection::open(node).await?;
+                clients.push(Turns { connection, requests: vec![request.clone()], next: 0, pace: None });
+            }
+            Ok(load::run(clients, length).await?.1)
+        })
+    };
+    // Who doesn't wait for it any more needs no answer.
+    std::thread::spawn(move || drop(said.send(blow())));
+    heard.await.context("a storm failed")?
+}
+
+/// The nodes: where the storm enters, and where the keys belong.
+struct Ground {
+    storm: Baton,
+    owner: Baton,
+    store: Redis,
+    /// As the ring has it.
+    owned: Vec<bool>,
+}
+
+impl Ground {
+    async fn start(bench: &Bench<'_>) -> anyhow::Result<Self> {
+        let (owner, store) = {
+            let _pinned = Pinned::to(OWNER_CORE)?;
+            let store = Redis::start(&[]).await?;
+            let url = format!("redis://{}", store.address);
+            (Baton::start_with(bench.binary, bench.place, &url).await?, store)
+        };
+        let storm = {
+            let _pinned = Pinned::to(STORM_CORE)?;
+            Baton::start_with(bench.binary, bench.place, &format!("redis://{}", store.address)).await?
+        };
+        let mut ground = Self { storm, owner, store, owned: Vec::new() };
+        ground.know_each_other().await?;
+        Ok(ground)
+    }
+
+    async fn know_each_other(&mut self) -> anyhow::Result<()> {
+        let until = Instant::now() + KNOWN_MAX;
+        for node in [self.storm.address(), self.owner.address()] {
+            let baton = baton_client::Baton::connect(format!("http://{node}")).await?;
+            let mut ring = baton.ring().await?;
+            while ring.nodes.len() < 2 {
+                ensure!(Instant::now() < until, "the nodes don't know each other");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                ring = baton.ring().await?;
+            }
+            let address = self.owner.address().to_string();
+            let is_owner = |place: &u64| {
+                ring.nodes
+                    .get(*place as usize)
+                    .is_some_and(|node| node.address.as_deref() == Some(address.as_str()))
+            };
+            self.owned = ring.owners.iter().map(is_owner).collect();
+        }
+        Ok(())
+    }
+
+    /// The first keys of a limit that belong to the owner.
+    fn keys(&self, limit: &str, count: usize) -> Vec<String> {
+        let name = Name::new("default", limit);
+        let keys = (0_u64..).map(|number| format!("key:{number:06}"));
+        keys.filter(|key| self.owned[usize::from(meter_group(&name, key).0)]).take(count).collect()
+    }
+}
+
+/// What the quiet keys' checks took: without a storm, with one whose key is delegated, and with one whose key is left at its owner.
+#[derive(Default)]
+struct Beside {
+    nothing: Vec<Sample>,
+    delegated: Vec<Sample>,
+    left: Vec<Sample>,
+}
+
 pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    cores::need(2)?;
     let (length, turns) = (bench.options.length(), bench.options.turns());
-    let mut store = Redis::start(&[]).await?;
-    let mut nodes = Vec::new();
-    for _ in 0..NODES {
-        nodes
-            .push(Baton::start_with(bench.binary, bench.place, &format!("redis://{}", store.address)).await?);
-    }
-    let addresses: Vec<_> = nodes.iter().map(Baton::address).collect();
-    let owned =
+    let ground = Ground::start(bench).await?;
+    let _pinned = Pinned::to(OWNER_CORE)?;
+    let delegate =
         LimitDefinition { mechanism: Some(Mechanism::Owned), hot_key: Some(HotKey::Delegate), ..central() };
-    let unmitigated =
-        LimitDefinition { hot_key: Some(HotKey::Cap), hot_key_cap: Some(CAP_NEVER), ..owned.clone() };
-    let baton = define(addresses[0], &owned).await?;
-    let until = Instant::now() + KNOWN_MAX;
-    while baton.ring().await?.nodes.len() < NODES {
-        ensure!(Instant::now() < until, "the nodes don't know each other");
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    let leave =
+        LimitDefinition { hot_key: Some(HotKey::Cap), hot_key_cap: Some(CAP_NEVER), ..delegate.clone() };
+    let baton = baton_client::Baton::connect(format!("http://{}", ground.owner.address())).await?;
+    for (limit, definition) in [(LIMIT, &delegate), (DELEGATED, &delegate), (LEFT, &leave)] {
+        baton.limits().put(limit, definition).await?;
     }
-    let quiet_keys: Vec<_> = (0..QUIET).map(|key| format!("quiet:{key:06}")).collect();
-    let many_keys: Vec<_> = (0..QUIET).map(|key| format!("many:{key:06}")).collect();
-    let mut quiet = clients(&addresses, QUIET_CLIENTS, &quiet_keys).await?;
-    let mut even = clients(&addresses, STORM_CLIENTS, &many_keys).await?;
-    let mut hot = clients(&addresses, STORM_CLIENTS, &["hot".to_owned()]).await?;
-    let (mut alone, mut beside_hot, mut beside_even) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut storms, mut beside_unmitigated) = (Vec::new(), Vec::new());
-    // Until every key has been seen, and the one is hot everywhere.
-    (quiet, _) = load::run(quiet, length).await?;
-    let mut listed_s = None;
-    let began = Instant::now();
-    while listed_s.is_none() {
-        (hot, _) = load::run(hot, Duration::from_millis(250)).await?;
-        let is_listed = baton.hot_keys().await?.hot_keys.iter().any(|found| found.key == "hot");
-        listed_s = is_listed.then(|| began.elapsed().as_secs_f64());
-        ensure!(began.elapsed() < KNOWN_MAX, "the hot key isn't listed");
+    let quiet_keys = ground.keys(LIMIT, QUIET);
+    let hot_keys = [DELEGATED, LEFT].map(|limit| ground.keys(limit, 1).remove(0));
+    let entry = ground.storm.address();
+    let mut sides = Vec::new();
+    for node in [ground.owner.address(), entry] {
+        // Until every key has been seen, and has what its owner spends of it.
+        let quiet = quiet_clients(node, &quiet_keys).await?;
+        let (quiet, _) = load::run(quiet, Duration::from_secs(2)).await?;
+        sides.push((quiet, Beside::default()));
     }
+    let listed_s = {
+        let key = hot_keys[0].clone();
+        let blowing = tokio::spawn(async move { storm(entry, DELEGATED, &key, 2 * LEAD).await });
+        let began = Instant::now();
+        while !baton.hot_keys().await?.hot_keys.iter().any(|found| found.limit == DELEGATED) {
+            ensure!(began.elapsed() < KNOWN_MAX, "the hot key isn't listed");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let listed_s = began.elapsed().as_secs_f64();
+        blowing.await??;
+        listed_s
+    };
+    let (mut delegated, mut left) = (Vec::new(), Vec::new());
     for turn in 1..=turns {
         progress::say(&format!("hot key: quiet keys beside a storm, round {turn} of {turns}"));
-        let (a, b) = tokio::try_join!(load::run(quiet, length), load::run(hot, length))?;
-        (quiet, hot) = (a.0, b.0);
-        beside_hot.push(a.1);
-        storms.push(b.1);
-        let a = load::run(quiet, length).await?;
-        quiet = a.0;
-        alone.push(a.1);
-        let (a, b) = tokio::try_join!(load::run(quiet, length), load::run(even, length))?;
-        (quiet, even) = (a.0, b.0);
-        beside_even.push(a.1);
+        for (quiet, beside) in &mut sides {
+            let (back, sample) = load::run(std::mem::take(quiet), length).await?;
+            beside.nothing.push(sample);
+            *quiet = back;
+            for (limit, key, samples, storms) in [
+                (DELEGATED, &hot_keys[0], &mut beside.delegated, &mut delegated),
+                (LEFT, &hot_keys[1], &mut beside.left, &mut left),
+            ] {
+                let blowing = storm(entry, limit, key, LEAD + length);
+                let asking = async {
+                    tokio::time::sleep(LEAD).await;
+                    load::run(std::mem::take(quiet), length).await
+                };
+                let (blown, asked) = tokio::try_join!(blowing, asking)?;
+                storms.push(blown);
+                samples.push(asked.1);
+                *quiet = asked.0;
+            }
+        }
     }
-    define(addresses[0], &unmitigated).await?;
-    for turn in 1..=turns {
-        progress::say(&format!("hot key: the same with nothing done about it, round {turn} of {turns}"));
-        let (a, b) = tokio::try_join!(load::run(quiet, length), load::run(hot, length))?;
-        (quiet, hot) = (a.0, b.0);
-        beside_unmitigated.push(a.1);
+    let storms = [&delegated, &left].map(|storms| load::count(Sample::median(storms).per_second));
+    for ((_, beside), (at, target)) in
+        sides.iter().zip([("their owner", Some(Target::AtMost(2.0))), ("the storm's node", None)])
+    {
+        let (ours, alone) = (Sample::median(&beside.delegated), Sample::median(&beside.nothing));
+        bench.report.rows.push(Row {
+            id: "hot key",
+            what: format!("p99 of checks of {QUIET} quiet keys at {at}, beside {} checks/s of a delegated hot key against no storm", storms[0]),
+            ours: ours.show(),
+            peer: alone.show(),
+            figure: ours.p99_ms / alone.p99_ms,
+            unit: Unit::Times,
+            target,
+        });
     }
-    let (ours, theirs) = (Sample::median(&beside_hot), Sample::median(&beside_even));
-    let (alone, unmitigated) = (Sample::median(&alone), Sample::median(&beside_unmitigated));
-    let storm = load::count(Sample::median(&storms).per_second);
-    bench.report.rows.push(Row {
-        id: "hot key",
-        what: format!("p99 of checks of {QUIET} quiet keys beside {storm} checks/s of one key, against as many clients spread over {QUIET}"),
-        ours: ours.show(),
-        peer: theirs.show(),
-        figure: ours.p99_ms / theirs.p99_ms,
-        unit: Unit::Times,
-        target: Some(Target::AtMost(2.0)),
+    let left = sides.iter().map(|(_, beside)| {
+        let (left, alone) = (Sample::median(&beside.left), Sample::median(&beside.nothing));
+        format!("{} ({:.2} times)", left.show(), left.p99_ms / alone.p99_ms)
     });
     bench.report.methods.push((
         "hot key",
         format!(
-            "{NODES} `baton serve` on one Redis and an owned limit with `hotKey: delegate`. {QUIET_CLIENTS} clients check {QUIET} keys in turn, at all nodes, beside \
-             {STORM_CLIENTS} clients that check one key, and, in turns with that, beside as many that check {QUIET} others. The key was listed by `/v1/hotkeys` {:.1} s after its first check. \
-             Without any storm the quiet keys' checks are {} ({:.1} times as slow beside the hot key): most of that is the machine, whose processors the storm takes, so it is no \
-             figure of what a hot key does to its neighbours; beside a hot key that stays with its owner they are {}.",
-            listed_s.unwrap_or_default(),
-            alone.show(),
-            ours.p99_ms / alone.p99_ms,
-            unmitigated.show(),
+            "two `baton serve`, each kept on a core of its own as on a machine of its own, on one Redis, and owned limits. The storm's node shares its core with the storm: {STORM_CLIENTS} \
+             clients that check one key as fast as they are answered. The hot key and the {QUIET} quiet ones belong to the other node, which shares its core with Redis and the \
+             {QUIET_CLIENTS} clients of the quiet keys, {:.0} checks/s in all. The key was listed at its owner by `/v1/hotkeys` {listed_s:.1} s after its first check. Beside a hot key that is \
+             left at its owner ({} checks/s, `cap` with a number that is never reached) the quiet keys' checks are, at their owner and at the storm's node, {}.",
+            QUIET_CLIENTS as f64 / QUIET_EVERY.as_secs_f64(),
+            storms[1],
+            left.collect::<Vec<_>>().join(" and "),
         ),
     ));
-    for node in nodes {
-        node.stop().await?;
-    }
+    let Ground { storm, owner, mut store, .. } = ground;
+    storm.stop().await?;
+    owner.stop().await?;
     store.end(false).await
 }

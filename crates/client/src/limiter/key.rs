@@ -218,6 +218,9 @@ mod tests {
                 let other = format!("{}y{}", &text[..at], &text[at + 1..]);
                 let (one, other) = (salt.digest(&text), salt.digest(&other));
                 assert!(one[0] != other[0] && one[1] != other[1], "at {at} of {length}");
+                // Sums with the same factors would differ alike, but for a carry: then a digest were worth half of its bits.
+                let [first, second] = [0, 1].map(|half| one[half].wrapping_sub(other[half]));
+                assert!(first.abs_diff(second) > 1, "the halves are each other's at {at} of {length}");
             }
         }
         assert_eq!(LONG_WORDS * 8, *baton_api::limits::KEY_BYTES.end());

@@ -17,8 +17,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Keys at most. Beyond it those that come new ask the server.
 pub(super) const KEYS_MAX: usize = 1_000_000;
-/// Blocks, smallest first.
-const LEVELS: [usize; 4] = [256, 2_560, 20_480, KEYS_MAX * 3 / 2 / PLACES];
+/// Blocks, smallest first, each three times the one before: what is left of the smaller ones is half as much as the largest, and a new one has
+/// three times the places that it needs at first. Steps of two would leave as much as they have, larger ones more that is empty.
+const LEVELS: [usize; 7] = [260, 780, 2_320, 6_950, 20_840, 62_500, KEYS_MAX * 3 / 2 / PLACES];
 /// Places of a block: two cache lines of numbers.
 const PLACES: usize = 8;
 /// Blocks that a key may be in. Where all are full it asks the server: when two thirds are taken, that is less than one of a hundred million.
@@ -350,7 +351,7 @@ mod tests {
             );
             table.find(&spread(key)).expect("it is there").pocket.fill(key, 1_000);
         }
-        assert_eq!(table.level.load(Ordering::Acquire), 2);
+        assert_eq!(table.level.load(Ordering::Acquire), 3);
         let mut seen = 0;
         table.each(|_| true, |_, _| seen += 1);
         assert_eq!(seen, 30_000);

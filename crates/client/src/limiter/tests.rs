@@ -1,7 +1,7 @@
 //! Many threads at one limiter's purses: what they spend is what was lent, whoever comes and goes meanwhile.
 
 use super::key::{Plain, Sought};
-use super::purses::{Next, Purses};
+use super::purses::{Held, Next, Purses};
 use baton_api::limit::LeaseResponse;
 use baton_core::limit::pocket::{Pocket, Taken};
 use baton_core::limit::purse::{Message, Purse, Terms};
@@ -185,4 +185,9 @@ fn what_a_message_says_adds_up_while_others_spend() {
         assert_eq!(wrong, None, "a message, and all that was lent");
     });
     assert!(last <= spent.into_inner(), "nobody is told of more than was spent");
+}
+
+#[test]
+fn a_key_takes_little_behind_its_lock() {
+    assert!(size_of::<Mutex<Held>>() <= 104, "{} bytes", size_of::<Mutex<Held>>());
 }

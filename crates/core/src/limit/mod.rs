@@ -14,6 +14,7 @@
 //! - [`metered`]: which meter something was counted on
 //! - [`mitigation`]: what is done about a hot key
 //! - `names`: choices that are stored as a number
+//! - [`narrow`]: numbers in five bytes
 //! - [`purse`]: a lease, from its holder's side; [`till`]: what is in it; [`pocket`]: what of it many threads spend from; [`holder`]:
 //!   what it does with a check
 //! - [`quota`]: what a proxy may let pass by itself
@@ -35,6 +36,7 @@ pub mod log;
 pub mod metered;
 pub mod mitigation;
 pub(crate) mod names;
+pub mod narrow;
 pub mod pocket;
 pub mod purse;
 pub mod quota;

@@ -11,8 +11,10 @@
 //! beside each other, what they may spend without looking is in a [pocket](super::pocket), and is put back into the till before anything is
 //! said: so what was spent and what is kept always make up what was given.
 
+use super::narrow::U40;
 use super::till::{BALANCE_MAX, Taken, Till};
 use alloc::boxed::Box;
+use core::num::NonZeroU32;
 
 /// How a lease behaves, or slack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,17 +88,17 @@ const MEMORY_MS: u64 = 60_000;
 pub struct Purse {
     /// All that was ever put in, less what was given back: what was spent is this less the till's balance.
     given: i64,
-    sequence: u64,
+    /// Of the last message. With one a millisecond it lasts for 34 years.
+    sequence: U40,
     /// From when on nothing is spent.
-    closes_ms: u64,
+    closes_ms: U40,
     /// From when on more is asked for, whatever is left.
-    renew_ms: u64,
+    renew_ms: U40,
     /// Only while a message is under way: a process may have a million purses.
     asked: Option<Box<Asked>>,
-    /// What was spent recently, in units of 1/1024 a millisecond: a slowly forgetting mean.
-    rate: u32,
-    is_rated: bool,
-    rated_ms: u64,
+    /// What was spent recently, in units of 1/1024 a millisecond, and one: a slowly forgetting mean.
+    rate: Option<NonZeroU32>,
+    rated_ms: U40,
     rated_spent: u64,
 }
 
@@ -153,8 +155,8 @@ impl Purse {
     #[inline]
     pub fn spend(&self, till: &Till, cost: u64, now_ms: u64) -> Spent {
         match till.take(cost, now_ms) {
-            Taken::Yes => Spent::Yes { ask: false, sequence: self.sequence },
-            Taken::Last => Spent::Yes { ask: self.asked.is_none(), sequence: self.sequence },
+            Taken::Yes => Spent::Yes { ask: false, sequence: self.sequence.get() },
+            Taken::Last => Spent::Yes { ask: self.asked.is_none(), sequence: self.sequence.get() },
             // It is time for a message: that doesn't keep anybody from spending what is there.
             Taken::Look => self.spend_due(till, cost, now_ms),
         }
@@ -162,12 +164,12 @@ impl Purse {
 
     fn spend_due(&self, till: &Till, cost: u64, now_ms: u64) -> Spent {
         let cost = i64::try_from(cost).unwrap_or(i64::MAX);
-        if now_ms >= self.closes_ms {
+        if now_ms >= self.closes_ms.get() {
             return Spent::No;
         }
         let (before, _) = till.change(|balance| if cost <= balance { balance - cost } else { balance });
         match cost <= before {
-            true => Spent::Yes { ask: self.asked.is_none(), sequence: self.sequence },
+            true => Spent::Yes { ask: self.asked.is_none(), sequence: self.sequence.get() },
             false => Spent::No,
         }
     }
@@ -175,7 +177,7 @@ impl Purse {
     /// Puts back what was spent and not used after all, if the purse is still open and the store hasn't been told that it was
     /// spent: then it is counted there, and isn't this holder's any more.
     pub fn unspend(&self, till: &Till, cost: u64, sequence: u64, now_ms: u64) {
-        if now_ms < self.closes_ms && sequence == self.sequence {
+        if now_ms < self.closes_ms.get() && sequence == self.sequence.get() {
             let cost = i64::try_from(cost).unwrap_or_default();
             till.change(|balance| balance.saturating_add(cost));
         }
@@ -183,12 +185,12 @@ impl Purse {
 
     /// What may be spent now.
     pub fn balance(&self, till: &Till, now_ms: u64) -> u64 {
-        if now_ms >= self.closes_ms { 0 } else { u64::try_from(till.balance()).unwrap_or_default() }
+        if now_ms >= self.closes_ms.get() { 0 } else { u64::try_from(till.balance()).unwrap_or_default() }
     }
 
     /// Until when it may be spent.
     pub fn closes_ms(&self) -> u64 {
-        self.closes_ms
+        self.closes_ms.get()
     }
 
     /// Whether a message is under way.
@@ -198,19 +200,22 @@ impl Purse {
 
     /// How much a lease should have.
     pub fn size(&self, terms: &Terms) -> u64 {
-        let size = terms.size.unwrap_or_else(|| match self.is_rated {
-            false => SIZE_FIRST,
+        let size = terms.size.unwrap_or_else(|| match self.rated() {
+            None => SIZE_FIRST,
             // What is spent in a lease's life.
-            true => {
-                (u64::from(self.rate).saturating_mul(self.life_ms(terms)) / 1024).clamp(SIZE_MIN, SIZE_MAX)
-            }
+            Some(rate) => (rate.saturating_mul(self.life_ms(terms)) / 1024).clamp(SIZE_MIN, SIZE_MAX),
         });
         size.min(terms.size_max)
     }
 
+    /// What was spent recently, in units of 1/1024 a millisecond, if that is known yet.
+    fn rated(&self) -> Option<u64> {
+        self.rate.map(|rate| u64::from(rate.get() - 1))
+    }
+
     /// How often the store is told of slack; nothing for a lease.
     fn every_ms(&self, terms: &Terms) -> Option<u64> {
-        let per_second = self.is_rated.then(|| u64::from(self.rate).saturating_mul(1_000) / 1024);
+        let per_second = self.rated().map(|rate| rate.saturating_mul(1_000) / 1024);
         every_ms(per_second, terms)
     }
 
@@ -260,7 +265,7 @@ impl Purse {
 
     /// What is left when the purse closes is burned at the store: it is not the holder's any more. How much that was.
     pub fn lapse(&mut self, till: &Till, now_ms: u64) -> u64 {
-        if now_ms < self.closes_ms {
+        if now_ms < self.closes_ms.get() {
             return 0;
         }
         let (before, after) = self.keep(till, 0);
@@ -277,26 +282,34 @@ impl Purse {
     /// `balance` was the till's at one moment: all of it is kept.
     fn message(&mut self, till: &Till, balance: i64, added: Added, now_ms: u64, terms: &Terms) -> Message {
         let ttl_ms = self.life_ms(terms);
-        self.sequence += 1;
+        self.sequence = U40::of(self.sequence.get() + 1);
         self.asked = Some(Box::new(Asked { kept: balance.max(0), sent_ms: now_ms, ttl_ms }));
         // A lease that is to live shorter than before does so from when the store hears of it, whether or not this holder hears
         // back.
-        self.closes_ms = self.closes_ms.min(now_ms + open_ms(ttl_ms));
+        self.closes_ms = U40::of(self.closes_ms.get().min(now_ms + open_ms(ttl_ms)));
         self.set_marks(till, terms);
         let kept = u64::try_from(balance).unwrap_or_default();
         let Added { want, is_needed, lapsed } = added;
-        Message { sequence: self.sequence, spent: self.spent(balance), kept, want, is_needed, ttl_ms, lapsed }
+        Message {
+            sequence: self.sequence.get(),
+            spent: self.spent(balance),
+            kept,
+            want,
+            is_needed,
+            ttl_ms,
+            lapsed,
+        }
     }
 
     /// The answer: what the store's row has now. Whether it was to the last message.
     pub fn heard(&mut self, till: &Till, sequence: u64, amount: u64, terms: &Terms) -> bool {
-        let Some(asked) = self.asked.take_if(|_| sequence == self.sequence) else { return false };
+        let Some(asked) = self.asked.take_if(|_| sequence == self.sequence.get()) else { return false };
         let more = i64::try_from(amount).unwrap_or(i64::MAX).min(BALANCE_MAX) - asked.kept;
         // What a till can't hold counts as not given.
         let (before, after) = till.change(|balance| balance.saturating_add(more));
         self.given += after - before;
         let ttl_ms = asked.ttl_ms;
-        self.closes_ms = asked.sent_ms + open_ms(ttl_ms);
+        self.closes_ms = U40::of(asked.sent_ms + open_ms(ttl_ms));
         // A different moment for each message, so that holders don't all ask at once: between a third and a half of a lease's life,
         // or in the last eighth of a round.
         let part = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
@@ -304,7 +317,7 @@ impl Purse {
             Some(every_ms) => (every_ms - every_ms / 8, every_ms / 8),
             None => (ttl_ms / 3, ttl_ms / 6),
         };
-        self.renew_ms = asked.sent_ms + first_ms + spread_ms * part / 1024;
+        self.renew_ms = U40::of(asked.sent_ms + first_ms + spread_ms * part / 1024);
         self.set_marks(till, terms);
         true
     }
@@ -312,7 +325,7 @@ impl Purse {
     /// The same, from a lender that may let it live shorter than was asked for: the store's row does, from the same moment.
     pub fn heard_for(&mut self, till: &Till, sequence: u64, amount: u64, terms: &Terms) -> bool {
         if let Some(asked) = &mut self.asked
-            && sequence == self.sequence
+            && sequence == self.sequence.get()
         {
             asked.ttl_ms = asked.ttl_ms.min(terms.ttl_ms);
         }
@@ -321,9 +334,9 @@ impl Purse {
 
     /// There was no answer: it may have arrived or not. What is known stays as it is, and may be asked again.
     pub fn unheard(&mut self, till: &Till, sequence: u64, now_ms: u64, terms: &Terms) {
-        if self.asked.take_if(|_| sequence == self.sequence).is_some() {
+        if self.asked.take_if(|_| sequence == self.sequence.get()).is_some() {
             // Not at once again: a store that is gone is asked by others too.
-            self.renew_ms = self.renew_ms.max(now_ms + RETRY_MS);
+            self.renew_ms = U40::of(self.renew_ms.get().max(now_ms + RETRY_MS));
             self.set_marks(till, terms);
         }
     }
@@ -332,10 +345,10 @@ impl Purse {
     pub(super) fn set_marks(&self, till: &Till, terms: &Terms) {
         match self.is_asking() {
             // Whatever is to be said is being said.
-            true => till.set_marks(self.closes_ms, i64::MIN),
+            true => till.set_marks(self.closes_ms.get(), i64::MIN),
             false => {
                 let low = i64::try_from(self.size(terms) / 4).unwrap_or(i64::MAX);
-                till.set_marks(self.closes_ms.min(self.renew_ms), low);
+                till.set_marks(self.closes_ms.get().min(self.renew_ms.get()), low);
             }
         }
     }
@@ -348,17 +361,20 @@ impl Purse {
     fn rate(&mut self, balance: i64, now_ms: u64) {
         let spent = self.spent(balance);
         let recent = spent.saturating_sub(self.rated_spent).saturating_mul(1024);
-        let elapsed_ms = now_ms.saturating_sub(self.rated_ms);
+        let elapsed_ms = now_ms.saturating_sub(self.rated_ms.get());
         let Some(recent) = recent.checked_div(elapsed_ms) else { return };
-        if self.rated_ms != 0 {
+        if self.rated_ms.get() != 0 {
             // The first measure stands for itself; later ones weigh by how long they were.
-            let weight = if self.is_rated { elapsed_ms.saturating_mul(4).min(MEMORY_MS) } else { MEMORY_MS };
-            self.is_rated = true;
-            let before = u128::from(self.rate) * u128::from(MEMORY_MS - weight);
+            let (rate, weight) = match self.rated() {
+                Some(rate) => (rate, elapsed_ms.saturating_mul(4).min(MEMORY_MS)),
+                None => (0, MEMORY_MS),
+            };
+            let before = u128::from(rate) * u128::from(MEMORY_MS - weight);
             let after = u128::from(recent) * u128::from(weight);
-            self.rate = u32::try_from((before + after) / u128::from(MEMORY_MS)).unwrap_or(u32::MAX);
+            let rate = u32::try_from((before + after) / u128::from(MEMORY_MS)).unwrap_or(u32::MAX);
+            self.rate = Some(NonZeroU32::MIN.saturating_add(rate));
         }
-        self.rated_ms = now_ms.max(1);
+        self.rated_ms = U40::of(now_ms.max(1));
         self.rated_spent = spent;
     }
 
@@ -374,7 +390,7 @@ impl Purse {
 
     /// Whether it is time for a message, and nobody has sent one.
     pub fn is_due(&self, now_ms: u64) -> bool {
-        now_ms >= self.renew_ms && self.asked.is_none()
+        now_ms >= self.renew_ms.get() && self.asked.is_none()
     }
 }
 

@@ -2,21 +2,22 @@
 //! which, the purse has to be looked at. It is one holder's at a time; what threads spend beside each other is put into a
 //! [pocket](super::pocket) before.
 
+use super::narrow::{I40, U40};
 use super::pocket::AMOUNT_MAX;
 use core::cell::Cell;
 
 /// More than this is never in a till: whoever lends more is taken to have lent this.
-pub(super) const BALANCE_MAX: i64 = (1 << 39) - 1;
+pub(super) const BALANCE_MAX: i64 = I40::MAX;
 
 /// See the module. An empty one has to be looked at by everyone.
 #[derive(Debug, Default)]
 pub struct Till {
     /// It may be below zero if more was spent than the store knew of as given.
-    balance: Cell<i64>,
+    balance: Cell<I40>,
     /// From when on the purse decides: it is closed, or should be renewed.
-    alarm_ms: Cell<u64>,
+    alarm_ms: Cell<U40>,
     /// Below this more should be asked for.
-    low: Cell<i64>,
+    low: Cell<I40>,
 }
 
 /// What became of an attempt to spend.
@@ -45,38 +46,38 @@ impl Till {
             return Taken::Look;
         }
         let (_, left) = self.change(|balance| balance - cost);
-        if left < self.low.get() { Taken::Last } else { Taken::Yes }
+        if left < self.low.get().get() { Taken::Last } else { Taken::Yes }
     }
 
     /// Whether the purse has nothing to do yet.
     pub fn is_quiet(&self, now_ms: u64) -> bool {
-        now_ms < self.alarm_ms.get()
+        now_ms < self.alarm_ms.get().get()
     }
 
     /// What is in it.
     pub fn balance(&self) -> i64 {
-        self.balance.get()
+        self.balance.get().get()
     }
 
     /// Takes out what fits into a pocket and may be spent without looking until the alarm. How much, and when that is.
     pub fn pocket(&self) -> (u64, u64) {
-        let above = self.balance().saturating_sub(self.low.get()).min(self.balance());
+        let above = self.balance().saturating_sub(self.low.get().get()).min(self.balance());
         let amount = u64::try_from(above).unwrap_or_default().min(AMOUNT_MAX);
-        self.balance.set(self.balance() - amount as i64);
-        (amount, self.alarm_ms.get())
+        self.balance.set(I40::of(self.balance() - amount as i64));
+        (amount, self.alarm_ms.get().get())
     }
 
     /// What it was, and what it is then.
     pub(super) fn change(&self, to: impl Fn(i64) -> i64) -> (i64, i64) {
-        let before = self.balance.get();
+        let before = self.balance();
         let after = to(before).clamp(-BALANCE_MAX, BALANCE_MAX);
-        self.balance.set(after);
+        self.balance.set(I40::of(after));
         (before, after)
     }
 
     pub(super) fn set_marks(&self, alarm_ms: u64, low: i64) {
-        self.low.set(low);
-        self.alarm_ms.set(alarm_ms);
+        self.low.set(I40::of(low));
+        self.alarm_ms.set(U40::of(alarm_ms));
     }
 }
 

@@ -85,7 +85,7 @@ impl Node {
     /// Carries what waits for a peer, until nothing does.
     async fn carry(self: Arc<Self>, peers: Arc<dyn Peers>, peer: Peer) {
         while let Some((calls, waiting)) = self.next_batch(peer.id) {
-            let asking = peers.check(&peer, &calls);
+            let asking = peers.check(&peer, self.members.ring().revision(), &calls);
             match tokio::time::timeout(ANSWER_MAX, asking).await {
                 Ok(Ok(verdicts)) if verdicts.len() == calls.len() => {
                     for (verdict, heard) in verdicts.into_iter().zip(waiting) {

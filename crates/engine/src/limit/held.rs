@@ -5,6 +5,7 @@
 
 use baton_core::Name;
 use baton_core::limit::holder::{Holder, Known, terms};
+use baton_core::limit::narrow::U40;
 use baton_core::limit::purse::{Purse, Terms};
 use baton_core::limit::till::Till;
 use baton_core::limit::{Defined, Definition, Identity};
@@ -42,8 +43,8 @@ pub(super) struct Held {
     pub given: Arc<Given>,
     key: Text,
     /// What the store said last: what remained there, and when it is fresh again.
-    pub remaining: u64,
-    pub reset_at_ms: u64,
+    remaining: U40,
+    reset_at_ms: U40,
     rare: Option<Box<Rare>>,
     /// No other purse of this node has had it, but for one of four billion before.
     pub number: u32,
@@ -102,8 +103,8 @@ impl Held {
             purse,
             given,
             key,
-            remaining: 0,
-            reset_at_ms: 0,
+            remaining: U40::default(),
+            reset_at_ms: U40::default(),
             rare: None,
             number,
             used: 0,
@@ -137,6 +138,22 @@ impl Held {
 
     pub fn used_ms(&self) -> u64 {
         u64::from(self.used) * 100
+    }
+
+    /// The store said what remains there, and in how many milliseconds it is fresh again.
+    pub fn hear(&mut self, remaining: u64, reset_ms: u64, now_ms: u64) {
+        self.remaining = U40::of(remaining);
+        self.reset_at_ms = U40::of(now_ms.saturating_add(reset_ms));
+    }
+
+    /// What is left, here and at the store.
+    pub fn left(&self, now_ms: u64) -> u64 {
+        self.remaining.get() + self.purse.balance(&self.till, now_ms)
+    }
+
+    /// In how many milliseconds all of it is available again.
+    pub fn reset_ms(&self, now_ms: u64) -> u64 {
+        self.reset_at_ms.get().saturating_sub(now_ms)
     }
 
     /// What the core says to do with it.
@@ -184,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_purse_takes_little() {
-        assert!(size_of::<Held>() <= 160, "{} bytes", size_of::<Held>());
+        assert!(size_of::<Held>() <= 128, "{} bytes", size_of::<Held>());
     }
 
     #[test]

@@ -121,8 +121,7 @@ impl Node {
                 tokio::spawn(self.clone().renew(held.whose(), message));
             }
         }
-        let remaining = held.remaining + held.purse.balance(&held.till, now_ms);
-        Some((remaining, held.reset_at_ms.saturating_sub(now_ms)))
+        Some((held.left(now_ms), held.reset_ms(now_ms)))
     }
 
     fn next_step(
@@ -146,7 +145,7 @@ impl Node {
             return Next::Done(ASK);
         };
         held.use_at(now_ms);
-        let reset_ms = held.reset_at_ms.saturating_sub(now_ms);
+        let reset_ms = held.reset_ms(now_ms);
         let most = if may_ask { WAITS_MAX } else { 0 };
         let is_outdated = held.given.defined.version != current.defined.version;
         if is_outdated && !held.purse.is_asking() {
@@ -170,7 +169,7 @@ impl Node {
         }
         match step {
             Step::Spent { sequence, .. } => {
-                let remaining = held.remaining + held.purse.balance(&held.till, now_ms);
+                let remaining = held.left(now_ms);
                 let ticket = Ticket { purse: held.number, sequence };
                 Next::Done(Local::Spent { remaining, reset_ms, renewed: had > 0, ticket })
             }
@@ -272,8 +271,7 @@ impl Node {
                     if let (Some(meter), Some(current)) = (meter, currents.first()) {
                         let definition = &current.defined.definition;
                         self.note_remaining(&limit, definition, &place, seen.remaining);
-                        held.remaining = seen.remaining;
-                        held.reset_at_ms = now_ms + meter.reset_ms(rule);
+                        held.hear(seen.remaining, meter.reset_ms(rule), now_ms);
                         self.log_lease_message(&limit, &key, &charge.claims[0], meter);
                     }
                     held.with(&terms, |holder| holder.heard(message.sequence, amount, seen, now_ms));

@@ -4,6 +4,9 @@
 //! persists ahead of what it admits, and it is all that safety rests on. Two nodes that both take themselves for the owner each spend
 //! what they debited; an owner that was stopped and wakes finds its purse closed. So who owns what needs no
 //! agreement: it follows from the sessions that a node sees, and a mistake costs a detour.
+//!
+//! What is forwarded says by which ring, and so does who answers that it isn't the owner. Where these differ one of both nodes is behind: both look
+//! at the sessions again, instead of when it is time to, and the one that was behind goes by the others' ring from then on.
 
 use super::calls::{Answered, CheckCall, Checked, Denial, Source};
 use super::check::Wanted;
@@ -16,7 +19,11 @@ use baton_core::limit::holder::terms;
 use baton_core::limit::{Mechanism, meter_key};
 use baton_core::lock::NodeId;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// How long a check waits until this node knows the owner that another one named.
+const MEET_MAX: Duration = Duration::from_millis(500);
 
 /// Who decides a check.
 pub(super) enum Way {
@@ -39,8 +46,11 @@ impl Engine {
         self.node.key().is_ok_and(|key| is_proved(key, self.node.id, proof))
     }
 
-    /// Decides checks that another node has forwarded; none of them is forwarded again.
-    pub async fn check_for_peer(&self, calls: &[CheckCall]) -> Vec<PeerVerdict> {
+    /// Decides checks that another node has forwarded by the ring with that revision; none of them is forwarded again.
+    pub async fn check_for_peer(&self, ring: Option<u64>, calls: &[CheckCall]) -> Vec<PeerVerdict> {
+        if let Some(ring) = ring {
+            self.node.members.compare(ring);
+        }
         // Each by itself: one that has to ask the store doesn't hold up those behind it.
         let one = |call: &CheckCall| tokio::spawn(self.node.clone().decide_as_owner(call.clone()));
         let deciding: Vec<_> = calls.iter().map(one).collect();
@@ -90,10 +100,12 @@ impl Node {
         until: Instant,
     ) -> Option<Answered> {
         let mut verdict = self.forward(owner, call, until).await?;
-        if let PeerVerdict::NotOwner { owner: Some(other) } = verdict
-            && other != owner
-            && other != self.id
-        {
+        if let PeerVerdict::NotOwner { owner: other, ring } = verdict {
+            if let Some(ring) = ring {
+                self.members.compare(ring);
+            }
+            let other = other.filter(|other| *other != owner && *other != self.id)?;
+            self.members.meet(other, until.min(Instant::now() + MEET_MAX)).await;
             verdict = self.forward(other, call, until).await?;
         }
         let PeerVerdict::Decided { denial, capacity, remaining, reset_ms, by_store, is_hot } = verdict else {
@@ -132,14 +144,18 @@ impl Node {
         }
         match self.way(&call, &current, metered) {
             Way::Here => {}
-            Way::To(owner) => return PeerVerdict::NotOwner { owner: Some(owner) },
-            Way::Store => return PeerVerdict::NotOwner { owner: None },
+            Way::To(owner) => return self.not_owner(Some(owner)),
+            Way::Store => return self.not_owner(None),
         }
         let answered = self.check_limits(std::slice::from_ref(&call), &Wanted::default(), true).await;
         match answered {
             Ok(answered) => verdict(&answered, self.hot.is_hot(&place)),
             Err(_) => PeerVerdict::Undecided,
         }
+    }
+
+    fn not_owner(&self, owner: Option<NodeId>) -> PeerVerdict {
+        PeerVerdict::NotOwner { owner, ring: Some(self.members.ring().revision()) }
     }
 }
 

@@ -5,6 +5,7 @@ use baton_core::limit::{Definition, Identity, Mechanism};
 use baton_core::lock::NodeId;
 use baton_core::meter::Algorithm;
 use baton_engine::limit::{CheckCall, Source, Wanted};
+use baton_engine::metrics::OutcomeLabel;
 use baton_engine::peers::{NoAnswer, Peer, PeerVerdict, Peers, Verdicts};
 use baton_engine::{Config, Engine, Random};
 use baton_testkit::simulated::{self, Faults, Simulated};
@@ -27,13 +28,13 @@ pub struct Wires {
 }
 
 impl Peers for Wires {
-    fn check<'a>(&'a self, peer: &'a Peer, calls: &'a [CheckCall]) -> Verdicts<'a> {
+    fn check<'a>(&'a self, peer: &'a Peer, ring: u64, calls: &'a [CheckCall]) -> Verdicts<'a> {
         self.batches.fetch_add(1, Ordering::Relaxed);
         let engine = self.engines.lock().unwrap().get(&*peer.address).cloned();
         Box::pin(async move {
             let engine = engine.ok_or(NoAnswer)?;
             assert!(engine.is_peer(&peer.proof), "the proof is for the node that is called");
-            Ok(engine.check_for_peer(calls).await)
+            Ok(engine.check_for_peer(Some(ring), calls).await)
         })
     }
 }
@@ -305,10 +306,10 @@ struct Passing {
 }
 
 impl Peers for Passing {
-    fn check<'a>(&'a self, peer: &'a Peer, calls: &'a [CheckCall]) -> Verdicts<'a> {
+    fn check<'a>(&'a self, peer: &'a Peer, _ring: u64, calls: &'a [CheckCall]) -> Verdicts<'a> {
         self.asked.fetch_add(calls.len(), Ordering::Relaxed);
         let owner = self.nodes.iter().copied().find(|node| *node != peer.id);
-        let verdicts = calls.iter().map(|_| PeerVerdict::NotOwner { owner }).collect();
+        let verdicts = calls.iter().map(|_| PeerVerdict::NotOwner { owner, ring: None }).collect();
         Box::pin(std::future::ready(Ok(verdicts)))
     }
 }
@@ -335,9 +336,70 @@ async fn what_was_forwarded_is_not_forwarded_again_and_strangers_are_known() {
     let owner = ground.owner("k");
     let other = ground.others(owner)[0];
     let before = ground.wires.batches.load(Ordering::Relaxed);
-    let verdicts = other.check_for_peer(&[call("l", "k", 1), call("nothing", "k", 1)]).await;
-    let owner = ground.nodes[owner].0.node();
-    assert_eq!(verdicts, [PeerVerdict::NotOwner { owner: Some(owner) }, PeerVerdict::Undecided]);
+    let verdicts = other.check_for_peer(None, &[call("l", "k", 1), call("nothing", "k", 1)]).await;
+    let owner = Some(ground.nodes[owner].0.node());
+    let ring = Some(other.ring().revision());
+    assert_eq!(verdicts, [PeerVerdict::NotOwner { owner, ring }, PeerVerdict::Undecided]);
     assert_eq!(ground.wires.batches.load(Ordering::Relaxed), before);
     assert!(!other.is_peer("") && !other.is_peer("c3RyYW5nZXI"));
+}
+
+/// A node comes of which the first one doesn't hear, and owns a key that it didn't before.
+async fn one_is_behind() -> (Ground, String) {
+    let mut ground = Ground::start(2).await;
+    // It hears nothing, and when it hears that it has missed something it can't look.
+    ground.nodes[0].1.set_faults(Faults { hints_lost: 1_000, refused: 1_000, ..Faults::none() });
+    ground.join().await;
+    let began = tokio::time::Instant::now();
+    let revision = |node: usize| ground.nodes[node].0.ring().revision();
+    while revision(1) != revision(2) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_ne!(revision(0), revision(2), "the first one knows of it after {:?}", began.elapsed());
+    ground.nodes[0].1.set_faults(Faults { hints_lost: 1_000, ..Faults::none() });
+    let (behind, second) = (ground.nodes[0].0.ring(), ground.nodes[1].0.ring());
+    let third = ground.nodes[2].0.node();
+    let owner = |ring: &baton_core::cluster::Ring, key: &str| {
+        ring.owner(baton_core::limit::meter_key(&name("l"), key).group)
+    };
+    let is_it = |key: &String| {
+        owner(&behind, key) == Some(ground.nodes[1].0.node()) && owner(&second, key) == Some(third)
+    };
+    let key = (0..10_000).map(|number| format!("k{number}")).find(is_it).unwrap();
+    (ground, key)
+}
+
+/// Well before it is time to look at the sessions again.
+const SOON: Duration = Duration::from_millis(100);
+
+#[tokio::test(start_paused = true)]
+async fn who_is_told_of_another_ring_looks_again_and_asks_an_owner_that_it_didnt_know() {
+    let (ground, key) = one_is_behind().await;
+    let (first, third) = (&ground.nodes[0].0, &ground.nodes[2].0);
+    let began = tokio::time::Instant::now();
+    let before = ground.wires.batches.load(Ordering::Relaxed);
+    check(first, "l", &key, 1).await;
+    assert_eq!(
+        ground.wires.batches.load(Ordering::Relaxed),
+        before + 2,
+        "who it took for the owner, and the owner"
+    );
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert_eq!(first.ring().revision(), third.ring().revision());
+    let behind = OutcomeLabel { outcome: "behind" };
+    assert_eq!(first.metrics().other_rings.get_or_create(&behind).get(), 1, "it was the one that was behind");
+    check(first, "l", &key, 1).await;
+    assert_eq!(ground.wires.batches.load(Ordering::Relaxed), before + 3, "the owner at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_sent_a_check_by_another_ring_looks_whether_it_is_behind() {
+    let (ground, key) = one_is_behind().await;
+    let (first, third) = (&ground.nodes[0].0, &ground.nodes[2].0);
+    first.check_for_peer(Some(first.ring().revision()), &[call("l", &key, 1)]).await;
+    tokio::time::sleep(SOON).await;
+    assert_ne!(first.ring().revision(), third.ring().revision(), "there was no reason to look");
+    first.check_for_peer(Some(third.ring().revision()), &[call("l", &key, 1)]).await;
+    tokio::time::sleep(SOON).await;
+    assert_eq!(first.ring().revision(), third.ring().revision());
 }

@@ -141,7 +141,7 @@ async fn decided(exchange: &Exchange, proof: Option<&str>, body: Body) -> Result
         return Err(ErrorBody::new(ErrorCode::Forbidden, message).into());
     }
     let checks: wire::Checks = exchange.read(body, peers::BODY_BYTES_MAX).await?;
-    let calls = checks.into_calls();
+    let (ring, calls) = (checks.ring, checks.into_calls());
     if calls.len() > CHECKS_MAX {
         return Err(Problem::invalid("checks", format!("at most {CHECKS_MAX} checks")));
     }
@@ -152,6 +152,6 @@ async fn decided(exchange: &Exchange, proof: Option<&str>, body: Body) -> Result
         limits::check_number("cost", call.cost, limits::COST)?;
     }
     let _place = exchange.enter(Class::Work)?;
-    let verdicts = engine.check_for_peer(&calls).await.into_iter().map(Into::into).collect();
+    let verdicts = engine.check_for_peer(ring, &calls).await.into_iter().map(Into::into).collect();
     Ok(json(StatusCode::OK, &wire::Verdicts { verdicts }))
 }

@@ -33,9 +33,9 @@ pub(crate) struct HttpPeers {
 }
 
 impl Peers for HttpPeers {
-    fn check<'a>(&'a self, peer: &'a Peer, calls: &'a [CheckCall]) -> Verdicts<'a> {
+    fn check<'a>(&'a self, peer: &'a Peer, ring: u64, calls: &'a [CheckCall]) -> Verdicts<'a> {
         Box::pin(async move {
-            self.exchange(peer, calls).await.map_err(|error| {
+            self.exchange(peer, ring, calls).await.map_err(|error| {
                 tracing::debug!(node = %format_args!("{:016x}", peer.id.0), error, "another node can't be asked");
                 NoAnswer
             })
@@ -44,9 +44,14 @@ impl Peers for HttpPeers {
 }
 
 impl HttpPeers {
-    async fn exchange(&self, peer: &Peer, calls: &[CheckCall]) -> Result<Vec<PeerVerdict>, String> {
+    async fn exchange(
+        &self,
+        peer: &Peer,
+        ring: u64,
+        calls: &[CheckCall],
+    ) -> Result<Vec<PeerVerdict>, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
-        let body = serde_json::to_vec(&wire::Checks::of(calls)).map_err(|error| text(&error))?;
+        let body = serde_json::to_vec(&wire::Checks::of(ring, calls)).map_err(|error| text(&error))?;
         let request = Request::post(PATH)
             .header(HOST, &*peer.address)
             .header(CONTENT_TYPE, "application/json")

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Forwarded checks.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Checks {
+    /// The revision of the ring by which the one that is asked is the owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ring: Option<u64>,
     pub(crate) checks: Vec<Check>,
 }
 
@@ -25,7 +28,7 @@ pub(crate) struct Check {
 }
 
 impl Checks {
-    pub(crate) fn of(calls: &[CheckCall]) -> Self {
+    pub(crate) fn of(ring: u64, calls: &[CheckCall]) -> Self {
         let check = |call: &CheckCall| Check {
             namespace: call.limit.namespace().into(),
             limit: call.limit.key().into(),
@@ -33,7 +36,7 @@ impl Checks {
             cost: call.cost,
             anonymous: call.identity == Identity::Anonymous,
         };
-        Self { checks: calls.iter().map(check).collect() }
+        Self { ring: Some(ring), checks: calls.iter().map(check).collect() }
     }
 
     pub(crate) fn into_calls(self) -> Vec<CheckCall> {
@@ -79,6 +82,8 @@ pub(crate) enum Verdict {
     #[serde(rename_all = "camelCase")]
     NotOwner {
         owner: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ring: Option<u64>,
     },
     Undecided,
 }
@@ -108,7 +113,9 @@ impl From<PeerVerdict> for Verdict {
                 is_local: denial.reason == LOCAL,
                 is_hot,
             },
-            PeerVerdict::NotOwner { owner } => Self::NotOwner { owner: owner.map(|owner| owner.0) },
+            PeerVerdict::NotOwner { owner, ring } => {
+                Self::NotOwner { owner: owner.map(|owner| owner.0), ring }
+            }
             PeerVerdict::Undecided => Self::Undecided,
         }
     }
@@ -133,7 +140,7 @@ impl From<Verdict> for PeerVerdict {
                 let denial = Some(Denial { reason, retry_after_ms: retry_after_millis });
                 Self::Decided { denial, capacity, remaining, reset_ms: reset_millis, by_store, is_hot }
             }
-            Verdict::NotOwner { owner } => Self::NotOwner { owner: owner.map(NodeId) },
+            Verdict::NotOwner { owner, ring } => Self::NotOwner { owner: owner.map(NodeId), ring },
             Verdict::Undecided => Self::Undecided,
         }
     }
@@ -147,12 +154,38 @@ mod tests {
     fn a_check_arrives_as_it_was_sent_and_one_of_an_older_version_is_of_somebody_known() {
         let call = |identity| CheckCall { limit: Name::new("n", "l"), key: "k".into(), cost: 3, identity };
         let calls = [call(Identity::Anonymous), call(Identity::Authenticated)];
-        let text = serde_json::to_string(&Checks::of(&calls)).unwrap();
+        let text = serde_json::to_string(&Checks::of(u64::MAX, &calls)).unwrap();
         let read: Checks = serde_json::from_str(&text).unwrap();
-        assert_eq!(read.into_calls(), calls, "{text}");
+        assert_eq!((read.ring, read.into_calls()), (Some(u64::MAX), calls.to_vec()), "{text}");
         let older = r#"{"checks":[{"namespace":"n","limit":"l","key":"k","cost":3}]}"#;
         let read: Checks = serde_json::from_str(older).unwrap();
-        assert_eq!(read.into_calls(), calls[1..]);
+        assert_eq!((read.ring, read.into_calls()), (None, calls[1..].to_vec()));
+    }
+
+    /// As the version before knew them.
+    #[derive(Deserialize)]
+    struct OlderChecks {
+        checks: Vec<Check>,
+    }
+
+    #[derive(Deserialize, Debug, PartialEq, Eq)]
+    #[serde(rename_all = "camelCase")]
+    enum OlderVerdict {
+        NotOwner { owner: Option<u64> },
+    }
+
+    #[test]
+    fn versions_that_dont_say_their_ring_and_those_that_do_understand_each_other() {
+        let call =
+            CheckCall { limit: Name::new("n", "l"), key: "k".into(), cost: 3, identity: Identity::default() };
+        let text = serde_json::to_string(&Checks::of(7, &[call])).unwrap();
+        assert_eq!(serde_json::from_str::<OlderChecks>(&text).unwrap().checks.len(), 1, "{text}");
+        let newer = PeerVerdict::NotOwner { owner: Some(NodeId(5)), ring: Some(7) };
+        let text = serde_json::to_string(&Verdict::from(newer)).unwrap();
+        let read: OlderVerdict = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, OlderVerdict::NotOwner { owner: Some(5) }, "{text}");
+        let read: Verdict = serde_json::from_str(r#"{"notOwner":{"owner":5}}"#).unwrap();
+        assert_eq!(PeerVerdict::from(read), PeerVerdict::NotOwner { owner: Some(NodeId(5)), ring: None });
     }
 
     #[test]
@@ -169,8 +202,8 @@ mod tests {
             decided(None),
             decided(Some(Denial { reason: BY_STORE, retry_after_ms: None })),
             decided(Some(Denial { reason: LOCAL, retry_after_ms: Some(250) })),
-            PeerVerdict::NotOwner { owner: Some(NodeId(u64::MAX)) },
-            PeerVerdict::NotOwner { owner: None },
+            PeerVerdict::NotOwner { owner: Some(NodeId(u64::MAX)), ring: Some(u64::MAX) },
+            PeerVerdict::NotOwner { owner: None, ring: None },
             PeerVerdict::Undecided,
         ] {
             let text = serde_json::to_string(&Verdict::from(verdict.clone())).unwrap();
