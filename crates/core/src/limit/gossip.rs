@@ -11,12 +11,15 @@
 //! # Layout
 //! - this file: a key as one node knows it; [`Known`]
 //! - [`window`]: which windows there are, and where their counts are
+//! - [`pace`]: how fast it is used
 //! - [`mod@bound`]: how much more than the limit may pass
 
 pub mod bound;
+pub mod pace;
 pub mod window;
 
 pub use bound::{Spread, bound};
+pub use pace::Pace;
 pub use window::Window;
 
 use crate::crdt::{Actor, Entry, Row};

@@ -50,9 +50,15 @@ pub fn bound(definition: &Definition, key: &str, spread: &Spread) -> Bound {
         _ if nodes == 1 => (0, "there is one node, which knows all of it".into()),
         Some(rate) => {
             let spread = u64::try_from(u128::from(rate) * u128::from(time_ms) / 1_000).unwrap_or(u64::MAX);
-            (spread.min(apart), format!("at {rate} a second, as measured; a burst may be faster, up to {apart}"))
+            (
+                spread.min(apart),
+                format!("at {rate} a second, as measured; a burst may be faster, up to {apart}"),
+            )
         }
-        None => (apart, format!("how much comes in that time isn't known, so each of {nodes} nodes may admit all of it")),
+        None => (
+            apart,
+            format!("how much comes in that time isn't known, so each of {nodes} nodes may admit all of it"),
+        ),
     };
     let item = |source, amount, because| BoundItem { source, amount, because };
     let mechanism = item("mechanism", Some(amount), format!("{within}; {rate}"));
