@@ -88,7 +88,7 @@ async fn checks_usage_receipts_and_the_bound_are_as_with_any_other() {
     let sources: Vec<_> =
         bound["items"].as_array().unwrap().iter().map(|item| item["source"].clone()).collect();
     assert_eq!(sources, ["mechanism", "algorithm", "store", "partition", "clocks"]);
-    let lease = json!({ "key": "k", "nodeId": "n", "want": 5 });
+    let lease = json!({ "key": "k", "nodeId": "n", "leaseId": "l", "sequence": 1, "want": 5 });
     let lent = baton.post("/v1/limits/edge/lease", lease).await.ok();
     assert_eq!((&lent["granted"], &lent["ttlMillis"]), (&json!(0), &json!(0)));
     let reserved = baton.post("/v1/limits/edge/reserve", json!({ "key": "k", "maxWaitMillis": 1 })).await;
