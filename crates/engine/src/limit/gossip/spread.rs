@@ -187,8 +187,8 @@ fn over(replica: &Replica, map: &str, now_ms: u64) -> Vec<RowKey> {
     let rows = replica.map(window::NAMESPACE, map, None, EDITS_MAX).value.items;
     let is_over = |key: &RowKey| {
         let window = key.parts().field.and_then(Window::of_field);
-        // What nobody can read is nobody's.
-        window.is_none_or(|(window, _)| window.is_forgettable(now_ms))
+        // What this version can't read is for the one that wrote it.
+        window.is_some_and(|(window, _)| window.is_forgettable(now_ms))
     };
     rows.into_iter().map(|(key, _)| key).take_while(is_over).collect()
 }
