@@ -79,7 +79,16 @@ def define(definition):
         if algorithm == "in_flight":
             definition.pop("hotKey"), definition.pop("hotKeyParts", None)
             definition["mechanism"] = "central"
-    if "approximate" in (definition.get("mechanism"), definition.get("anonymousMechanism")):
+    if definition.get("anonymousMechanism") == "gossip":
+        definition.pop("anonymousMechanism")
+    if definition.get("mechanism") == "gossip":
+        for field in ("anonymousMechanism", "audit", "burst", "leaseSize", "leaseTtlMillis", "reclaim", "onFailure"):
+            definition.pop(field, None)
+        if algorithm not in ("fixed_window", "sliding_window"):
+            definition.pop("algorithm", None)
+        for field in ("epsilon", "lowWatermark", "syncMillis"):
+            definition.pop(field, None)
+    elif "approximate" in (definition.get("mechanism"), definition.get("anonymousMechanism")):
         definition.pop("leaseTtlMillis", None)
         definition.pop("reclaim", None)
     else:

@@ -115,13 +115,7 @@ fn print_table(question: &Question, advice: &Advice) -> Result<(), Failure> {
     output::table(
         ["MECHANISM", "STORE OPS/S", "ADDED LATENCY", "ADDS", "AT MOST A WINDOW", "IN AN OUTAGE"],
         rows.collect(),
-    )?;
-    let missing = advice.figures.iter().filter(|figures| !figures.way.is_available());
-    let missing: Vec<_> = missing.map(|figures| figures.way.as_str()).collect();
-    if !missing.is_empty() {
-        output::line(format_args!("\nNot available yet in a definition: {}", missing.join(", ")))?;
-    }
-    Ok(())
+    )
 }
 
 fn operations(figures: &Figures) -> String {

@@ -6,7 +6,7 @@ use crate::failure::{CANNOT_WRITE, Failure};
 use crate::output;
 use crate::traffic::{TrafficOptions, algorithm_word, ms, one_of, part, unfit};
 use baton_core::limit::Definition;
-use baton_simulation::{Mechanism, Outcome, Pattern, Plan, allowed, run as simulated, svg};
+use baton_simulation::{Mechanism, Outcome, Pattern, Plan, SIMULATED, allowed, run as simulated, svg};
 use clap::builder::TypedValueParser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -77,7 +77,7 @@ pub struct SimulateArguments {
 }
 
 fn mechanism() -> impl TypedValueParser<Value = Mechanism> {
-    one_of(Mechanism::ALL.iter().map(|mechanism| (mechanism.as_str(), *mechanism)).collect())
+    one_of(SIMULATED.iter().map(|mechanism| (mechanism.as_str(), *mechanism)).collect())
 }
 
 fn pattern() -> impl TypedValueParser<Value = Pattern> {
@@ -109,7 +109,7 @@ pub fn run(arguments: &SimulateArguments, json: bool) -> Result<u8, Failure> {
     };
     plan.check().map_err(|error| unfit(error.to_string()))?;
     let all = match arguments.mechanism.is_empty() {
-        true => Mechanism::ALL.to_vec(),
+        true => SIMULATED.to_vec(),
         false => arguments.mechanism.clone(),
     };
     let outcomes = simulate(&plan, &all)?;

@@ -24,6 +24,8 @@ mod failover;
 mod fence;
 #[path = "baton/footprint.rs"]
 mod footprint;
+#[path = "baton/gossip.rs"]
+mod gossip;
 #[path = "baton/hook.rs"]
 mod hook;
 #[path = "baton/hot_keys.rs"]

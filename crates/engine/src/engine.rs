@@ -7,6 +7,7 @@ use crate::limit::absent::Absent;
 use crate::limit::definitions::{self, Definitions};
 use crate::limit::fallback::{self, Fallbacks};
 use crate::limit::forward::Forwarding;
+use crate::limit::gossip::{self, Gossip};
 use crate::limit::holding::{self, Rounds};
 use crate::limit::hot::{self, HotKeys};
 use crate::limit::keys::Keys;
@@ -108,6 +109,7 @@ pub(crate) struct Node {
     pub rounds: Rounds,
     pub fallbacks: Fallbacks,
     pub forwarding: Forwarding,
+    pub gossip: Gossip,
     pub hot: HotKeys,
     pub jobs: Jobs,
     pub draining: Signal,
@@ -129,6 +131,7 @@ impl Engine {
         let node = Node::new(store.clone(), config, random);
         let joined = node.meet(&*store).await?;
         tokio::spawn(fallback::keep_synced(node.clone()));
+        tokio::spawn(gossip::spread::keep(node.clone()));
         node.go_on(joined);
         Ok(Self { node })
     }
@@ -180,6 +183,7 @@ impl Engine {
             self.node.desks.emptied().await;
             returning::return_all(&self.node).await;
             holding::settled(&self.node).await;
+            gossip::spread::settle(&self.node).await;
             self.node.jobs.dispatch.settled().await;
         };
         if self.node.is_shared {
@@ -226,6 +230,7 @@ impl Node {
             answers_always: guarantees.answers_always,
             store,
             id,
+            gossip: Gossip::new(&random),
             random,
             key: OnceLock::new(),
             metrics: Metrics::default(),

@@ -1,7 +1,7 @@
 //! Starting without the store: a node that can't reach it serves all the same, as in an outage, and goes on when it has come.
 
 use crate::engine::{Config, Engine, Node};
-use crate::limit::fallback;
+use crate::limit::{fallback, gossip};
 use crate::random::Random;
 use baton_core::WallTime;
 use baton_store::{Late, Store};
@@ -25,6 +25,7 @@ impl Engine {
         let node = Node::new(late.clone(), config, random);
         node.note_time(now);
         tokio::spawn(fallback::keep_synced(node.clone()));
+        tokio::spawn(gossip::spread::keep(node.clone()));
         let engine = Self { node: node.clone() };
         tokio::spawn(async move {
             let meeting = async {

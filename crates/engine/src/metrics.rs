@@ -57,6 +57,10 @@ pub struct Metrics {
     pub hot_keys: Gauge,
     /// Checks of hot keys refused because those are capped.
     pub hot_key_capped: Counter,
+    /// Counts that spread, written down, by how that ended.
+    pub gossip_writes: Family<OutcomeLabel, Counter>,
+    /// Keys whose counts wait to be written down.
+    pub gossip_waiting: Gauge,
     /// How much a lease had after it.
     pub lease_size: Histogram,
     /// Checks decided without the store, by policy.
@@ -115,6 +119,8 @@ impl Default for Metrics {
             lease_renewals: Family::default(),
             forwards: Family::default(),
             other_rings: Family::default(),
+            gossip_writes: Family::default(),
+            gossip_waiting: Gauge::default(),
             hot_keys: Gauge::default(),
             hot_key_capped: Counter::default(),
             lease_size: Histogram::new([0.0, 1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 10_000.0]),
@@ -175,6 +181,10 @@ impl Metrics {
         limits.register("hot_keys", "Keys that are used far more than others now", self.hot_keys.clone());
         let help = "Checks of hot keys refused because those are capped";
         limits.register("hot_key_capped", help, self.hot_key_capped.clone());
+        let help = "Counts of gossip limits written down, by outcome";
+        limits.register("gossip_writes", help, self.gossip_writes.clone());
+        let help = "Keys of gossip limits whose counts wait to be written down";
+        limits.register("gossip_waiting", help, self.gossip_waiting.clone());
         limits.register("lease_size", "What leases had after a renewal", self.lease_size.clone());
         for policy in Policy::ALL {
             // There from the start, so that the first of them shows as an increase.

@@ -8,6 +8,7 @@ mod engine {
     mod bundles;
     mod counting;
     mod elections;
+    mod gossip;
     mod holds;
     mod hot_keys;
     mod inherit;

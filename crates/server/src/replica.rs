@@ -6,11 +6,12 @@
 use crate::Config;
 use crate::replication::{self, Keys, Peers};
 use baton_engine::Engine;
+use baton_engine::limit::{Opening, ReplicaSource};
 use baton_engine::presence::Observer;
 use baton_engine::replica::{OpenError, Options, Replica};
-use baton_engine::replication::{Metrics, Replication};
+use baton_engine::replication::{Metrics, PeerStatus, Replication};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
@@ -55,6 +56,12 @@ impl NodeReplica {
         }
     }
 
+    /// Lets the engine have it, for limits whose counts spread. The engine doesn't keep it alive.
+    pub(crate) fn connect(self: &Arc<Self>, engine: &Engine) {
+        let opened = self.opened().map(|opened| opened.replica.clone());
+        engine.connect_replica(Arc::new(Source(Arc::downgrade(self))), opened);
+    }
+
     /// Opens it if it isn't open. If it can't be, the next call tries again.
     pub(crate) async fn open(&self) -> Result<&Opened, OpenError> {
         let open = async || {
@@ -78,5 +85,23 @@ impl NodeReplica {
             opened.replication.stop();
             opened.replica.close().await;
         }
+    }
+}
+
+/// The replica, as the engine sees it.
+struct Source(Weak<NodeReplica>);
+
+impl ReplicaSource for Source {
+    fn open(&self) -> Opening<'_> {
+        Box::pin(async {
+            let replica = self.0.upgrade().ok_or(OpenError::Gone)?;
+            Ok(replica.open().await?.replica.clone())
+        })
+    }
+
+    fn peers(&self) -> Vec<PeerStatus> {
+        let replica = self.0.upgrade();
+        let opened = replica.as_ref().and_then(|replica| replica.opened());
+        opened.map(|opened| opened.replication.peers()).unwrap_or_default()
     }
 }

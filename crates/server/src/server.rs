@@ -98,6 +98,7 @@ impl Server {
         let stopping = watch::Sender::new(false);
         let shared = Arc::new(Shared::new(engine, &config, stopping.subscribe()));
         shared.replica.open_if_wanted().await;
+        shared.replica.connect(&shared.engine);
         Ok(Self { listener, address, shared, config, limits, targets, stopping })
     }
 

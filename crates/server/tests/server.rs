@@ -23,6 +23,8 @@ mod envoy;
 mod fences;
 #[path = "server/fuzz.rs"]
 mod fuzz;
+#[path = "server/gossip.rs"]
+mod gossip;
 #[path = "server/harness.rs"]
 mod harness;
 #[path = "server/http2.rs"]

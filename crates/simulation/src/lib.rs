@@ -33,6 +33,10 @@ pub mod world;
 
 pub use advice::advise;
 pub use baton_core::limit::Mechanism;
+
+/// What is simulated: all that ask a store.
+pub const SIMULATED: [Mechanism; 4] =
+    [Mechanism::Central, Mechanism::Leased, Mechanism::Owned, Mechanism::Approximate];
 pub use outcome::{Outcome, Second};
 pub use plan::{Pattern, Plan, Unfit};
 pub use world::{allowed, run};

@@ -5,7 +5,7 @@
 use baton_core::limit::{Definition, Policy};
 use baton_core::meter::{Algorithm, Reclaim};
 use baton_simulation::plan::definition;
-use baton_simulation::{Mechanism, Outcome, Pattern, Plan, allowed, run, svg};
+use baton_simulation::{Mechanism, Outcome, Pattern, Plan, SIMULATED, allowed, run, svg};
 
 /// Histories tried with each algorithm and mechanism; `BATON_SIMULATED_HISTORIES` makes them more, and `BATON_SIMULATED_MECHANISM`
 /// tries only one mechanism.
@@ -68,7 +68,7 @@ fn judge(seed: u64, algorithm: Algorithm) {
     let plan = troubled(seed, algorithm);
     let only = std::env::var("BATON_SIMULATED_MECHANISM").ok();
     let is_tried = |mechanism: &&Mechanism| only.as_ref().is_none_or(|only| only == mechanism.as_str());
-    for mechanism in Mechanism::ALL.iter().filter(is_tried).copied() {
+    for mechanism in SIMULATED.iter().filter(is_tried).copied() {
         // What would have been allowed doesn't matter here.
         let outcome = run(&plan, mechanism, &[], |_| {}).unwrap();
         assert!(outcome.admitted > 0, "seed {seed}, {algorithm:?}, {mechanism:?}: nothing happened");
@@ -135,7 +135,7 @@ fn a_lease_that_is_given_away_while_it_may_still_be_spent_is_noticed() {
 fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     let bytes = |seed| {
         let plan = troubled(seed, Algorithm::TokenBucket);
-        let outcomes: Vec<_> = Mechanism::ALL.iter().map(|mechanism| outcome(&plan, *mechanism)).collect();
+        let outcomes: Vec<_> = SIMULATED.iter().map(|mechanism| outcome(&plan, *mechanism)).collect();
         (format!("{outcomes:?}"), svg::plot(&plan, &outcomes))
     };
     assert_eq!(bytes(3), bytes(3));
@@ -221,7 +221,7 @@ fn a_node_that_is_cut_off_does_what_the_policy_says() {
 fn a_plot_is_well_formed_and_shows_the_bound_of_each_mechanism() {
     let plan = troubled(1, Algorithm::FixedWindow);
     let plan = Plan { keys: 1, ..plan };
-    let outcomes: Vec<_> = Mechanism::ALL.iter().map(|mechanism| outcome(&plan, *mechanism)).collect();
+    let outcomes: Vec<_> = SIMULATED.iter().map(|mechanism| outcome(&plan, *mechanism)).collect();
     let plot = svg::plot(&plan, &outcomes);
     let mut open = Vec::new();
     for tag in plot.split('<').skip(1) {

@@ -43,6 +43,8 @@ words! {
         Owned,
         /// A node, out of slack, of which the store is told every so often; `epsilon` of the limit may pass besides.
         Approximate,
+        /// A node, by counts that spread between nodes; no store is asked. For `fixed_window` and `sliding_window`.
+        Gossip,
     }
 }
 
@@ -174,7 +176,7 @@ pub struct LimitDefinition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 31_622_400_000_u64))]
     pub window_millis: Option<u64>,
-    /// What is counted; `token_bucket` if neither this nor a `purpose` says otherwise.
+    /// What is counted; `token_bucket` if neither this nor a `purpose` says otherwise, `sliding_window` with `gossip`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<Algorithm>,
     /// How much a token bucket holds; the limit if absent.
@@ -187,7 +189,7 @@ pub struct LimitDefinition {
     /// Who decides checks of those who aren't known (`identity` is `anonymous`); `mechanism` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anonymous_mechanism: Option<Mechanism>,
-    /// What happens when the store can't be asked; `closed` if neither this nor a `purpose` says otherwise.
+    /// What happens when the store can't be asked; `closed` if neither this nor a `purpose` says otherwise. Not with `gossip`, which asks none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<FailurePolicy>,
     /// What it is for: chooses what isn't said.
@@ -223,7 +225,7 @@ pub struct LimitDefinition {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>, minimum = 0, maximum = 1))]
     pub low_watermark: Option<Fraction>,
     /// How often the store is told what was spent of an approximate limit; if absent every 500 ms, 100 ms for a busy key and 2 s for a
-    /// quiet one.
+    /// quiet one. Of a `gossip` limit, how often the other nodes are told what was counted; 100 ms if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 10, maximum = 60_000))]
     pub sync_millis: Option<u64>,

@@ -17,6 +17,7 @@ pub const HELP: &str = "Examples:\n  \
     baton limits put api --limit 100 --per 1m                          100 a minute for each key\n  \
     baton limits put api --limit 100 --per 1m --burst 20 --override acme=5000\n  \
     baton limits put search --limit 1000 --per 1s --mechanism approximate --epsilon 0.02\n  \
+    baton limits put edge --limit 1000 --per 1s --mechanism gossip      no store is asked, ever\n  \
     baton limits put api --limit 600 --per 1m --mechanism owned --anonymous-mechanism leased\n  \
     baton limits put login --limit 5 --per 15m --purpose security\n  \
     baton limits put invoices --limit 10000 --calendar month --time-zone Europe/Berlin\n  \
@@ -42,7 +43,7 @@ pub struct PutArguments {
     #[arg(long, value_parser = words::<Algorithm>(&["token_bucket", "sliding_window", "fixed_window", "sliding_log", "in_flight"]))]
     algorithm: Option<Algorithm>,
     /// Who decides
-    #[arg(long, value_parser = words::<Mechanism>(&["central", "leased", "owned", "approximate"]))]
+    #[arg(long, value_parser = words::<Mechanism>(&["central", "leased", "owned", "approximate", "gossip"]))]
     mechanism: Option<Mechanism>,
     /// Who decides checks of those who aren't known [default: as --mechanism]
     #[arg(long, value_name = "MECHANISM", value_parser = words::<Mechanism>(&["central", "leased", "owned", "approximate"]))]
@@ -98,7 +99,8 @@ pub struct PutArguments {
     /// When less than this part of an approximate limit isn't counted yet, the store decides every check [default: 0.2]
     #[arg(long, value_name = "PART", value_parser = fraction)]
     low_watermark: Option<Fraction>,
-    /// How often the store is told what was spent of an approximate limit [default: 500ms, 100ms if it is much, 2s if it is little]
+    /// How often the store is told what was spent of an approximate limit [default: 500ms, 100ms if it is much, 2s if it is little], or the
+    /// other nodes what was counted of a gossip one [default: 100ms]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     sync: Option<Duration>,
     /// What a node admits by itself for a key and a window in an outage, with --on-failure open

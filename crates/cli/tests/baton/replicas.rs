@@ -25,15 +25,15 @@ fn schedules() -> u64 {
     wanted.unwrap_or(4)
 }
 
-struct Cluster {
-    servers: Vec<Server>,
+pub struct Cluster {
+    pub servers: Vec<Server>,
     /// From each to each other one.
-    links: Vec<((usize, usize), Proxy)>,
+    pub links: Vec<((usize, usize), Proxy)>,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Cluster {
-    fn start(sync: &str) -> Self {
+    pub fn start(sync: &str) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let mut servers: Vec<_> =
@@ -58,11 +58,11 @@ impl Cluster {
         Self { servers, links, runtime }
     }
 
-    fn urls(&self) -> Vec<String> {
+    pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(|server| server.url.clone()).collect()
     }
 
-    fn statuses(&self) -> Vec<Value> {
+    pub fn statuses(&self) -> Vec<Value> {
         self.servers.iter().map(|server| get(&server.url, "/v1/replication", SOON).unwrap().body).collect()
     }
 

@@ -4,9 +4,10 @@
 //! is spread evenly over nodes and keys: uneven traffic costs about as much, since what a key needs follows its use. Where about as much is
 //! wanted as there is, holders get in each other's way, and who gets what is chance: that is measured by whoever can, not reckoned.
 
-use super::bound::bound;
+use super::bound::{Bound, bound};
 use super::definition::{Definition, Mechanism, Purpose};
 use super::demand::{Demand, Pace, pace};
+use super::gossip::{self, Spread};
 use super::holder::terms;
 use super::purse::Terms;
 use super::rule::Defined;
@@ -20,8 +21,6 @@ use alloc::vec::Vec;
 const BATCH_US: u64 = 500;
 /// How often a node says to the store that it lives, if it owns keys.
 const SESSION_EVERY_MS: u64 = 3_000;
-/// How often counts are told to somebody else, where there is no store.
-const SPREAD_EVERY_MS: u64 = 200;
 /// Beyond this part of the limit, in hundredths, what holders ask for is measured rather than reckoned.
 const RECKONED_PERCENT: u128 = 75;
 
@@ -202,21 +201,30 @@ fn figures(question: &Question, way: Way, measured: impl Fn(Mechanism) -> Option
             }
         }
         Way::Gossip => {
-            // Each round twice as many know.
-            let rounds = u64::from(question.nodes.max(1).ilog2()) + 1;
-            let spread =
-                question.rate.saturating_mul(rounds * SPREAD_EVERY_MS) / 1_000 / question.keys.max(1);
-            let adds = if question.nodes <= 1 { 0 } else { spread };
+            let worst = bound_of_gossip(question);
             Figures {
                 store_operations: 0.0,
                 added_latency_us: 0.0,
-                adds: Some(adds),
-                worst: exact.map(|exact| exact.saturating_add(adds)),
-                outage: "there is no store; nodes that can't hear each other each admit the whole limit",
+                adds: worst.items.iter().find(|item| item.source == "mechanism").and_then(|item| item.amount),
+                worst: worst.worst(),
+                outage: "no store is asked; nodes that can't hear each other each admit the whole limit",
                 ..plain
             }
         }
     }
+}
+
+/// What may pass where counts spread, and another node is as far away as the store. What can't spread is counted by the algorithm that takes its place.
+fn bound_of_gossip(question: &Question) -> Bound {
+    let said = question.definition.algorithm;
+    let algorithm = if gossip::spreads(said) { said } else { gossip::USUAL };
+    let definition = Definition { algorithm, ..question.definition.clone() };
+    let spread = Spread {
+        lag_ms: question.store_latency_us.div_ceil(1_000),
+        rate: Some(question.rate / question.keys.max(1)),
+        ..Spread::unmeasured(&definition, question.nodes)
+    };
+    gossip::bound(&definition, "", &spread)
 }
 
 /// What holders ask of the store, all of them together.

@@ -3,6 +3,7 @@
 //! Every line is for one key and any interval as long as the window, wherever it begins.
 
 use super::definition::{Definition, Mechanism, Policy};
+use super::gossip::{self, Spread};
 use super::slack::{self, Identity};
 use crate::meter::{Algorithm, Reclaim};
 use alloc::string::String;
@@ -40,6 +41,9 @@ impl Bound {
 
 /// The worst case of a key's limit. `nodes` is how many are known; `on_failover` is the store's own word.
 pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) -> Bound {
+    if definition.mechanism == Mechanism::Gossip {
+        return gossip::bound(definition, key, &Spread::unmeasured(definition, nodes));
+    }
     let (limit, capacity) = (definition.limit_of(key), definition.capacity_of(key));
     let mut mechanism = mechanism_item(definition, key);
     if let Some(own) = definition.own_of(Identity::Anonymous) {
@@ -50,24 +54,7 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
             ..mechanism
         };
     }
-    let (amount, because) = match definition.algorithm {
-        Algorithm::TokenBucket => (
-            capacity,
-            format!("token bucket: a burst of {capacity} besides the {limit} that come in a window"),
-        ),
-        Algorithm::SlidingWindow => (
-            limit,
-            "sliding window: it takes the last window to have been even; if all came at its end, up to twice the limit \
-             passes in an interval that begins there"
-                .into(),
-        ),
-        Algorithm::FixedWindow => {
-            (limit, "fixed window: one full window's end and the next one's begin".into())
-        }
-        Algorithm::SlidingLog => (0, "sliding log: exact over every interval".into()),
-        Algorithm::InFlight => (0, "in flight: exact at every moment; a place ends with its lease".into()),
-    };
-    let algorithm = BoundItem { source: "algorithm", amount: Some(amount), because };
+    let algorithm = algorithm_item(definition, key);
     let store = BoundItem {
         source: "store",
         amount: None,
@@ -105,6 +92,29 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
     Bound { limit, items: vec![mechanism, algorithm, store, outage] }
 }
 
+/// What the algorithm lets pass.
+pub(super) fn algorithm_item(definition: &Definition, key: &str) -> BoundItem {
+    let (limit, capacity) = (definition.limit_of(key), definition.capacity_of(key));
+    let (amount, because) = match definition.algorithm {
+        Algorithm::TokenBucket => (
+            capacity,
+            format!("token bucket: a burst of {capacity} besides the {limit} that come in a window"),
+        ),
+        Algorithm::SlidingWindow => (
+            limit,
+            "sliding window: it takes the last window to have been even; if all came at its end, up to twice the limit \
+             passes in an interval that begins there"
+                .into(),
+        ),
+        Algorithm::FixedWindow => {
+            (limit, "fixed window: one full window's end and the next one's begin".into())
+        }
+        Algorithm::SlidingLog => (0, "sliding log: exact over every interval".into()),
+        Algorithm::InFlight => (0, "in flight: exact at every moment; a place ends with its lease".into()),
+    };
+    BoundItem { source: "algorithm", amount: Some(amount), because }
+}
+
 /// What a mechanism adds.
 fn mechanism_item(definition: &Definition, key: &str) -> BoundItem {
     let limit = definition.limit_of(key);
@@ -132,6 +142,10 @@ fn mechanism_item(definition: &Definition, key: &str) -> BoundItem {
                     ),
                 },
             }
+        }
+        // It has a bound of its own, and is never one of two.
+        Mechanism::Gossip => {
+            BoundItem { source: "mechanism", amount: None, because: "gossip: see its own bound".into() }
         }
         Mechanism::Approximate => {
             let adds = slack::adds(definition, key);

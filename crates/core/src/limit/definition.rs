@@ -3,7 +3,7 @@
 //! Layout: algorithm, limit, window, burst (0 for none), calendar (0 none, 1 day, 2 month) with its time zone, flags
 //! (staggered 1, audit 2, dry run 4, optimistic 8), mechanism, policy, purpose (0 for none), lease size (0 adapts), lease time
 //! to live (0 default), local cap (0 for none), expected nodes (0 unknown), most keys, changed at, then how many overrides, each key
-//! and limit. Version 2, which only limits have that are approximate for somebody, goes on with epsilon, low watermark (millionths) and time between
+//! and limit. Version 2, which only limits have that are approximate for somebody or spread their counts, goes on with epsilon, low watermark (millionths) and time between
 //! syncs, each one higher than it is, and 0 for none: nodes that don't know of those can still read all others. Then, if hot keys are not
 //! delegated, what is done about them (split 1, pin 2, cap 3), and its number (0 and 0 if they are, and something follows). Last of all, if
 //! those who aren't known have a mechanism of their own, that. A definition without either is read by versions that don't know it.
@@ -56,7 +56,8 @@ pub struct Definition {
     pub epsilon: Option<u64>,
     /// Of an approximate limit: below how much of what isn't counted yet the store decides, in millionths of the limit.
     pub low_watermark: Option<u64>,
-    /// Of an approximate limit: how often the store is told what was spent; follows what is used if none.
+    /// Of an approximate limit: how often the store is told what was spent; follows what is used if none. Where counts spread: how often
+    /// the other nodes are told.
     pub sync_ms: Option<u64>,
     /// What a node admits by itself in an outage, for each key and window.
     pub local_cap: Option<u64>,
@@ -96,6 +97,8 @@ names! {
         Owned = 3 "owned",
         /// A node decides out of slack, and tells the store every so often.
         Approximate = 4 "approximate",
+        /// A node decides by what it knows of all nodes' counts, which spread between them; no store is asked.
+        Gossip = 5 "gossip",
     }
 }
 
@@ -147,7 +150,7 @@ impl Purpose {
 }
 
 const VERSION: u8 = 1;
-const VERSION_APPROXIMATE: u8 = 2;
+const VERSION_RHYTHM: u8 = 2;
 const STAGGERED: u8 = 1;
 const AUDIT: u8 = 2;
 const DRY_RUN: u8 = 4;
@@ -237,8 +240,8 @@ impl Definition {
             None => (0, ""),
             Some(calendar) => (calendar.unit.number(), &*calendar.time_zone),
         };
-        let is_approximate = self.is_ever(Mechanism::Approximate);
-        let mut to = Encoder::new(if is_approximate { VERSION_APPROXIMATE } else { VERSION })
+        let has_rhythm = self.is_ever(Mechanism::Approximate) || self.is_ever(Mechanism::Gossip);
+        let mut to = Encoder::new(if has_rhythm { VERSION_RHYTHM } else { VERSION })
             .byte(self.algorithm.letter() as u8)
             .number(self.limit)
             .number(self.window_ms)
@@ -259,7 +262,7 @@ impl Definition {
         for Override { key, limit } in &self.overrides {
             to = to.bytes(key.as_bytes()).number(*limit);
         }
-        if is_approximate {
+        if has_rhythm {
             for number in [self.epsilon, self.low_watermark, self.sync_ms] {
                 to = to.number(number.map_or(0, |number| number.saturating_add(1)));
             }
@@ -276,7 +279,7 @@ impl Definition {
 
     /// Reads a record's value.
     pub fn decode(value: &[u8]) -> Result<Self, Unreadable> {
-        let (version, mut from) = Decoder::versioned(value, VERSION_APPROXIMATE)?;
+        let (version, mut from) = Decoder::versioned(value, VERSION_RHYTHM)?;
         let some = |number: u64| (number != 0).then_some(number);
         let letter = [from.byte()?];
         let letter = core::str::from_utf8(&letter).map_err(|_| Unreadable)?;
@@ -328,7 +331,7 @@ impl Definition {
         for _ in 0..overrides {
             definition.overrides.push(Override { key: from.string()?, limit: from.number()? });
         }
-        if version == VERSION_APPROXIMATE {
+        if version == VERSION_RHYTHM {
             definition.epsilon = from.number()?.checked_sub(1);
             definition.low_watermark = from.number()?.checked_sub(1);
             definition.sync_ms = from.number()?.checked_sub(1);

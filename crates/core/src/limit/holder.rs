@@ -36,7 +36,7 @@ pub fn terms(definition: &Definition, key: &str, identity: Identity) -> Option<T
         && definition.limit_of(key) / 20 >= CHUNK_MIN;
     let ttl_ms = definition.lease_ttl_ms.unwrap_or(TTL_MS).min(definition.window_ms.max(100));
     let terms = match definition.mechanism {
-        Mechanism::Central => return None,
+        Mechanism::Central | Mechanism::Gossip => return None,
         Mechanism::Leased => Terms::lease(ttl_ms, definition.lease_size),
         Mechanism::Owned => {
             // Nobody else wants any, and what dies with an owner is to be one chunk: no lease grows beyond it by being renewed.

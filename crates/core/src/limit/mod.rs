@@ -9,6 +9,7 @@
 //! - [`change`]: putting and removing one
 //! - [`calendar`]: days and months in a time zone
 //! - [`rule`]: from a definition and a key to the rule of its meter
+//! - [`gossip`]: counts that spread between nodes, without a store
 //! - [`hot`]: keys that are used far more than others
 //! - [`log`]: what was decided, and what became of leases
 //! - [`metered`]: which meter something was counted on
@@ -30,6 +31,7 @@ pub mod calendar;
 pub mod change;
 pub mod definition;
 pub mod demand;
+pub mod gossip;
 pub mod holder;
 pub mod hot;
 pub mod log;

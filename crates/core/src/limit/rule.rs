@@ -35,7 +35,7 @@ impl Defined {
         let rule = self.exact_rule(key, calendar);
         match self.definition.mechanism {
             Mechanism::Approximate => widened(rule, self.definition.epsilon.unwrap_or(EPSILON)),
-            Mechanism::Central | Mechanism::Leased | Mechanism::Owned => rule,
+            Mechanism::Central | Mechanism::Leased | Mechanism::Owned | Mechanism::Gossip => rule,
         }
     }
 

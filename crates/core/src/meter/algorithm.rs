@@ -18,7 +18,7 @@ impl Rule {
     }
 
     /// Where the window that began at `start_ms` ends.
-    pub(super) fn end_of(&self, start_ms: u64) -> u64 {
+    pub fn end_of(&self, start_ms: u64) -> u64 {
         match self.edges {
             Edges::Every { .. } => start_ms.saturating_add(self.window_ms),
             Edges::At(edges) => edges

@@ -3,6 +3,7 @@
 use super::calls::{Booked, Denial, LimitError, ReserveCall, Source};
 use super::check::hex;
 use super::definitions::Current;
+use super::gossip::is_spread;
 use super::log::Said;
 use crate::engine::{Engine, Node};
 use baton_core::Name;
@@ -86,6 +87,10 @@ impl Engine {
     ) -> Result<u64, LimitError> {
         let (node, until) = (&self.node, self.node.deadline());
         let receipt = Receipt::read(receipt, node.key()?, name, key).ok_or(LimitError::BadReceipt)?;
+        let current = node.definition(name, until).await?;
+        if is_spread(&current) {
+            return node.uncount_by(name, &current, key, &receipt).await;
+        }
         let room = node.room_if_audited(name, until).await?;
         let made = |currents: &[Current]| {
             let current = &currents[0];

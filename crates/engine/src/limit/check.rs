@@ -2,6 +2,7 @@
 
 use super::calls::{Answered, CheckCall, Checked, Denial, LimitError, Place, Source};
 use super::definitions::Current;
+use super::gossip::{self, is_spread};
 use super::leasing::{Local, Ticket};
 use super::log::Room;
 use super::owned::Way;
@@ -76,6 +77,9 @@ impl Node {
         let until = at + self.config.store_deadline;
         // What must be remembered, or may be given back, is the store's to decide.
         let may_be_local = wanted.request_id.is_none() && !wanted.receipt;
+        if let Some(answered) = self.repeated(calls, wanted)? {
+            return Ok(answered);
+        }
         for call in calls {
             self.hot.note(call, || self.uptime_ms_at(at));
         }
@@ -98,9 +102,11 @@ impl Node {
             first = Some(current);
         }
         let mut checks: Vec<Option<Checked>> = vec![None; calls.len()];
-        let mut spent = SpentHere { node: self, places: Vec::new() };
+        let only_looks = calls.iter().all(|call| call.cost == 0);
+        let mut spent = SpentHere { node: self, places: Vec::new(), counted: Vec::new() };
+        let mut has_spread = false;
         let (mut refused, mut rooms, mut low) = (None, Vec::new(), vec![false; calls.len()]);
-        for (index, call) in calls.iter().enumerate().filter(|(_, call)| call.cost > 0) {
+        for (index, call) in calls.iter().enumerate() {
             let current = match first.take() {
                 Some(current) => current,
                 None => self.definition_for(call, at, until).await,
@@ -110,10 +116,28 @@ impl Node {
                 Err(LimitError::Failed(_)) => continue,
                 current => current?,
             };
-            if !is_forwarded && let Some(capped) = self.capped(call, &current) {
+            // What only looks is the store's to tell, unless nobody asks it.
+            if call.cost == 0 && !is_spread(&current) {
+                continue;
+            }
+            if call.cost > 0
+                && !is_forwarded
+                && let Some(capped) = self.capped(call, &current)
+            {
                 let (denial, checked) = capped;
                 (refused, checks[index]) = (Some((index, denial)), Some(checked));
                 break;
+            }
+            if is_spread(&current) {
+                has_spread = true;
+                let gossip::Counted { checked, denial, ticket } =
+                    self.count(call, &current, wanted, only_looks);
+                spent.counted.extend(ticket.map(|ticket| (call, ticket)));
+                (refused, checks[index]) = (denial.map(|denial| (index, denial)), Some(checked));
+                if refused.is_some() {
+                    break;
+                }
+                continue;
             }
             if current.defined.definition.audit {
                 rooms.push(self.limit_logs.room(Log::Audit)?);
@@ -161,7 +185,6 @@ impl Node {
         let asked: Vec<_> = (0..calls.len()).filter(|index| checks[*index].is_none()).collect();
         if refused.is_none() && !asked.is_empty() {
             let calls: Vec<_> = asked.iter().map(|index| calls[*index].clone()).collect();
-            let only_looks = checks.iter().all(Option::is_none) && calls.iter().all(|call| call.cost == 0);
             let answered = self.ask_the_store(calls, wanted, only_looks, rooms, until).await?;
             refused = answered.refused.map(|(place, denial)| (asked[answered.indices[place]], denial));
             for (index, checked) in answered.indices.into_iter().zip(answered.checks) {
@@ -182,6 +205,7 @@ impl Node {
         }
         if refused.is_none() {
             spent.places.clear();
+            spent.counted.clear();
         }
         drop(spent);
         // Those that were not asked because another refused have nothing to show.
@@ -196,7 +220,11 @@ impl Node {
         }
         let refused = refused.zip(place).map(|((_, denial), place)| (place, denial));
         let (indices, checks) = found.into_iter().unzip();
-        Ok(Answered { allowed: refused.is_none(), indices, checks, refused })
+        let answered = Answered { allowed: refused.is_none(), indices, checks, refused };
+        if has_spread {
+            self.remember(calls, wanted, &answered);
+        }
+        Ok(answered)
     }
 
     /// The limit of a check, as whoever it is about sees it.
@@ -320,6 +348,10 @@ impl Node {
         for (call, current) in calls.iter().zip(currents) {
             let current = current.clone().of(call.identity);
             let definition = &current.defined.definition;
+            if is_spread(&current) {
+                // It became one just now, or its definition could be read just now: it isn't counted at the store.
+                return Err(Failure::Unavailable { unknown: false }.into());
+            }
             let mut metered = self.limit_keys.metered(&call.limit, definition, &call.key);
             if claims.iter().any(|claim| claim.key == meter_key(&call.limit, metered)) {
                 // Two that share a meter can't be in one charge: one of them keeps its own for once.
@@ -443,12 +475,16 @@ impl Node {
 struct SpentHere<'a> {
     node: &'a Node,
     places: Vec<(Sought<'a>, u64, Ticket)>,
+    counted: Vec<(&'a CheckCall, gossip::Ticket)>,
 }
 
 impl Drop for SpentHere<'_> {
     fn drop(&mut self) {
         for (sought, cost, ticket) in self.places.drain(..) {
             self.node.unspend(&sought, cost, ticket);
+        }
+        for (call, ticket) in self.counted.drain(..) {
+            self.node.uncount(call, ticket);
         }
     }
 }

@@ -8,10 +8,11 @@
 //! limits that the store doesn't have yet, is *assumed*: good for a failure policy, and read before anything is charged by it.
 
 use super::calls::LimitError;
+use super::gossip::is_spread;
 use crate::engine::{Engine, Node};
 use crate::failure::Failure;
 use crate::state::{Copied, State};
-use baton_core::limit::{DEFINITION, Defined, Definition, Identity, definition_key};
+use baton_core::limit::{DEFINITION, Defined, Definition, Identity, Mechanism, definition_key};
 use baton_core::{Group, Name, Record, Revision, WallTime};
 use baton_store::Range;
 use baton_store::watch::{Change, Watch};
@@ -153,7 +154,9 @@ impl Definitions {
                 known.edges = calendar.edges(now).or(known.edges);
             }
         }
-        let standing = match (known.is_assumed, is_stale) {
+        // By one that asks no store nothing is charged there.
+        let must_be_read = known.is_assumed && !known.defined.definition.is_ever(Mechanism::Gossip);
+        let standing = match (must_be_read, is_stale) {
             (true, _) => Standing::Assumed,
             (false, true) => Standing::Stale,
             (false, false) => Standing::Fresh,
@@ -256,6 +259,9 @@ impl Node {
         now: WallTime,
     ) -> Current {
         let (current, is_changed) = self.definitions.learn(name, defined, now);
+        if is_spread(&current) {
+            self.gossip.want();
+        }
         if is_changed {
             let (node, name, defined) = (self.clone(), name.clone(), current.defined.clone());
             tokio::spawn(async move { node.give_back_of(&name, &defined).await });

@@ -2,6 +2,7 @@
 
 use super::calls::{LeaseState, LimitError, Overshoot, UsageState};
 use super::definitions::Current;
+use super::gossip::is_spread;
 use crate::engine::Engine;
 use baton_core::limit::{self, Bound, meter_key, meter_of, meter_prefix};
 use baton_core::meter::{Claim, Meter, Take};
@@ -17,6 +18,10 @@ impl Engine {
     /// What a key has used, without using any.
     pub async fn usage(&self, name: &Name, key: &str) -> Result<UsageState, LimitError> {
         let node = &self.node;
+        let current = node.definition(name, node.deadline()).await?;
+        if is_spread(&current) {
+            return Ok(node.used_here(name, &current, key));
+        }
         let made = |currents: &[Current]| {
             let current = &currents[0];
             let rule = current.defined.rule(key, current.edges);
@@ -72,7 +77,10 @@ impl Engine {
         let current = self.node.definition(name, self.node.deadline()).await?;
         let guarantees = self.node.store.guarantees();
         let definition = &current.defined.definition;
-        let bound = limit::bound(definition, key, self.nodes() as u64, guarantees.on_failover);
+        let bound = match is_spread(&current) {
+            true => self.node.spread_bound(name, &current, key),
+            false => limit::bound(definition, key, self.nodes() as u64, guarantees.on_failover),
+        };
         Ok((bound, definition.window_ms, self.node.overshoots.largest(name)))
     }
 }

@@ -3,6 +3,7 @@
 use super::calls::{Lent, LentSlack, LimitError, Source};
 use super::check::hex;
 use super::definitions::Current;
+use super::gossip::is_spread;
 use super::log::Said;
 use crate::engine::{Engine, Node};
 use baton_core::Name;
@@ -55,6 +56,10 @@ impl Engine {
     /// Lends a part of a limit to be spent without asking, or keeps a place in flight.
     pub async fn lend(&self, name: &Name, call: &LendCall) -> Result<Lent, LimitError> {
         let (node, until) = (&self.node, self.node.deadline());
+        let current = node.definition(name, until).await?;
+        if is_spread(&current) {
+            return Ok(node.lent_nothing(name, &current, call));
+        }
         let room = node.room_if_audited(name, until).await?;
         let made = |currents: &[Current]| {
             let current = currents[0].clone().of(call.identity);
@@ -145,6 +150,23 @@ impl Engine {
 }
 
 impl Node {
+    /// Of a limit that has nothing to lend: its holder asks for every check.
+    fn lent_nothing(&self, name: &Name, current: &Current, call: &LendCall) -> Lent {
+        let used = self.used_here(name, current, &call.key);
+        Lent {
+            lease_id: call.lease_id.clone(),
+            amount: 0,
+            ttl_ms: 0,
+            slack: None,
+            capacity: used.capacity,
+            remaining: used.remaining,
+            reset_ms: used.reset_ms,
+            retry_ms: None,
+            size: None,
+            version: current.defined.version,
+        }
+    }
+
     /// Whose meter a lease is of, and what it is called. Its first message decides, and its name says so from then on: which keys are
     /// beyond the most that have a meter of their own, each node knows for itself.
     fn lent_of<'a>(&self, name: &Name, definition: &Definition, call: &'a LendCall) -> (&'a str, String) {

@@ -11,6 +11,7 @@
 //! - `charging`: the way to the store
 //! - `leasing`: decided here, out of what was debited at the store; `held`: a key's, `purses`: where they are
 //! - `owned`, `forward`: decided at the node that owns the key, and how checks get there
+//! - [`gossip`]: decided here, by counts that spread between nodes
 //! - `hot`: keys that are used far more than others
 //! - `returning`: giving back what was leased and isn't needed, and everything before the node stops
 //! - `lend`: leases for those who decide in a process of their own
@@ -29,6 +30,7 @@ mod check;
 pub(crate) mod definitions;
 pub(crate) mod fallback;
 pub(crate) mod forward;
+pub(crate) mod gossip;
 mod held;
 pub(crate) mod holding;
 pub(crate) mod hot;
@@ -48,5 +50,6 @@ pub use calls::{
     LimitState, LogPage, LogPosition, Overshoot, ReserveCall, Source, UsageState,
 };
 pub use check::Wanted;
+pub use gossip::{Opening, ReplicaSource};
 pub use hot::HotLimitKey;
 pub use lend::LendCall;

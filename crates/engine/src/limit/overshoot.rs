@@ -4,7 +4,8 @@
 //! node admitted without the store and wrote there afterwards, and what was within a limit before that was lowered. Both are seen when
 //! the meter is next charged, by whichever node does. What is admitted beyond the limit and never told (a failover that loses
 //! counts, a lease reclaimed optimistically and spent all the same, a node that died owing) nobody sees here; nor what an algorithm lets
-//! pass around the edges of its windows. A time that is booked counts from when it is booked.
+//! pass around the edges of its windows. A time that is booked counts from when it is booked. Of counts that spread it is what nodes admitted
+//! before they heard of each other, exactly, seen by each when it hears of it.
 
 use super::calls::Overshoot;
 use crate::engine::Node;
@@ -70,6 +71,14 @@ impl Largest {
 }
 
 impl Node {
+    /// A count was seen to be this much beyond its limit, or not at all.
+    pub(super) fn note_overshoot_of(&self, name: &Name, amount: u64, limit: u64, at: WallTime) {
+        self.metrics.overshoot.observe(amount as f64 / limit as f64);
+        if amount > 0 {
+            self.overshoots.note(name, amount, at);
+        }
+    }
+
     /// Looks at meters that were charged: how much they have beyond what they may.
     pub(super) fn note_overshoot(&self, names: &[&Name], charge: &Charge, charged: &Charged) {
         // What is told again was looked at when it happened, and an older definition knows no capacity.
@@ -80,10 +89,7 @@ impl Node {
             let (rule, meter) = (&claim.rule, &found.meter);
             let has = meter.used().saturating_add(meter.outstanding());
             let amount = has.saturating_sub(rule.capacity);
-            self.metrics.overshoot.observe(amount as f64 / rule.limit as f64);
-            if amount > 0 {
-                self.overshoots.note(name, amount, charged.now);
-            }
+            self.note_overshoot_of(name, amount, rule.limit, charged.now);
         }
     }
 }

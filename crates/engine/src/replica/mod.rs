@@ -179,6 +179,11 @@ impl Replica {
         self.shared.durable().context.clone()
     }
 
+    /// Grows with everything that becomes durable: whoever has read since it was this much has read the newest.
+    pub fn growth(&self) -> u64 {
+        *self.shared.grown.borrow()
+    }
+
     /// Waits until this replica has seen as much. The caller bounds the time: it may never come.
     pub async fn after(&self, context: &Context) {
         let mut grown = self.shared.grown.subscribe();

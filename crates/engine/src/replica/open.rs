@@ -43,6 +43,9 @@ impl Default for Options {
 /// Why a replica can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// The node has stopped.
+    #[error("the node has stopped")]
+    Gone,
     /// Its directory can't be opened.
     #[error("the replica's directory: {0}")]
     Directory(#[from] baton_store::embedded::OpenError),

@@ -31,6 +31,11 @@ impl Replica {
         self.shared.read(|durable| durable.row(&object.row(kind)).map_or(0, counter::value))
     }
 
+    /// Looks at a row, without a copy.
+    pub fn with_row<T>(&self, key: &RowKey, look: impl FnOnce(Option<&Row>) -> T) -> T {
+        look(self.shared.durable().row(key))
+    }
+
     /// Whether an element is in a set.
     pub fn contains(&self, object: &Object, element: &[u8]) -> Reading<bool> {
         self.shared.read(|durable| durable.row(&object.element(Kind::Set, element)).is_some())

@@ -7,7 +7,7 @@ use baton_core::WallTime;
 use baton_core::limit::definition::KEYS_MAX;
 use baton_core::limit::mitigation::{CAP, PARTS};
 use baton_core::limit::{
-    Calendar, CalendarUnit, Definition, Mechanism, Mitigation, Override, Policy, Purpose, slack,
+    Calendar, CalendarUnit, Definition, Mechanism, Mitigation, Override, Policy, Purpose, gossip, slack,
 };
 use baton_core::meter::{Algorithm, Reclaim};
 
@@ -16,11 +16,33 @@ pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
     let purpose = said.purpose.map(purpose);
     let preset = purpose.map(Purpose::preset);
     let usual = if said.calendar.is_some() { Algorithm::FixedWindow } else { Algorithm::TokenBucket };
-    let algorithm = said.algorithm.map_or(preset.map_or(usual, |preset| preset.0), algorithm);
     let mechanism = said.mechanism.map_or(preset.map_or(Mechanism::Central, |preset| preset.1), mechanism);
+    let is_gossip = mechanism == Mechanism::Gossip;
+    let preset_algorithm = preset.map_or(usual, |preset| preset.0);
+    let algorithm = match said.algorithm {
+        Some(said) => algorithm(said),
+        // What was chosen for others can't be counted like this.
+        None if is_gossip && !gossip::spreads(preset_algorithm) => gossip::USUAL,
+        None => preset_algorithm,
+    };
     // The same for all is no mechanism of their own.
     let anonymous = said.anonymous_mechanism.map(self::mechanism).filter(|own| *own != mechanism);
-    let on_failure = said.on_failure.map_or(preset.map_or(Policy::Closed, |preset| preset.2), policy);
+    if said.anonymous_mechanism.is_some() && [Some(mechanism), anonymous].contains(&Some(Mechanism::Gossip)) {
+        let message = "a gossip limit has its counts where no other mechanism looks: it is the same for all";
+        return Err(ErrorBody::invalid("anonymousMechanism", message));
+    }
+    let on_failure = match said.on_failure {
+        Some(_) if is_gossip => {
+            let message = "gossip asks no store, so none can fail it: leave onFailure out";
+            return Err(ErrorBody::invalid("onFailure", message));
+        }
+        Some(said) => policy(said),
+        None if is_gossip => Policy::Closed,
+        None => preset.map_or(Policy::Closed, |preset| preset.2),
+    };
+    if is_gossip {
+        fits_gossip(&said, algorithm)?;
+    }
     let is_usual =
         mechanism == Mechanism::Central && anonymous.is_none() && purpose.is_some_and(Purpose::is_audited);
     let calendar = calendar(&said, algorithm)?;
@@ -182,13 +204,13 @@ fn fits(definition: &Definition) -> Result<(), ErrorBody> {
 fn fits_mechanism(definition: &Definition) -> Result<(), ErrorBody> {
     let is_approximate = definition.is_ever(Mechanism::Approximate);
     let is_leased = definition.is_ever(Mechanism::Leased) || definition.is_ever(Mechanism::Owned);
-    let only = [
-        ("epsilon", definition.epsilon),
-        ("lowWatermark", definition.low_watermark),
-        ("syncMillis", definition.sync_ms),
-    ];
+    let only = [("epsilon", definition.epsilon), ("lowWatermark", definition.low_watermark)];
     if let Some((field, _)) = only.into_iter().find(|(_, said)| said.is_some() && !is_approximate) {
         return Err(ErrorBody::invalid(field, format!("{field} goes with mechanism approximate only")));
+    }
+    if definition.sync_ms.is_some() && !is_approximate && definition.mechanism != Mechanism::Gossip {
+        let message = "syncMillis goes with mechanism approximate or gossip only";
+        return Err(ErrorBody::invalid("syncMillis", message));
     }
     if is_approximate && !is_leased && definition.lease_ttl_ms.is_some() {
         let message = "slack lives for four times syncMillis: leave leaseTtlMillis out";
@@ -201,10 +223,42 @@ fn fits_mechanism(definition: &Definition) -> Result<(), ErrorBody> {
     Ok(())
 }
 
+/// What doesn't go with counts that spread, besides what goes with other mechanisms only.
+fn fits_gossip(said: &LimitDefinition, algorithm: Algorithm) -> Result<(), ErrorBody> {
+    let refused = |field: &str, message: String| Err(ErrorBody::invalid(field, message));
+    if !gossip::spreads(algorithm) {
+        let message = "with mechanism gossip, algorithm must be fixed_window or sliding_window: only what is a sum over windows can be counted by \
+                       several nodes and added up";
+        return refused("algorithm", message.into());
+    }
+    if said.audit == Some(true) {
+        let message = "gossip asks no store before it answers, and so writes down nothing there: mechanism must be central";
+        return refused("audit", message.into());
+    }
+    for (field, is_said) in [
+        ("leaseSize", said.lease_size.is_some()),
+        ("leaseTtlMillis", said.lease_ttl_millis.is_some()),
+        ("reclaim", said.reclaim.is_some()),
+    ] {
+        if is_said {
+            return refused(field, format!("nothing is leased of a gossip limit: leave {field} out"));
+        }
+    }
+    let least_ms = 2 * said.sync_millis.unwrap_or(gossip::EVERY_MS);
+    if said.window_millis.is_some_and(|window_ms| window_ms < least_ms) {
+        let message = format!(
+            "with mechanism gossip at least {least_ms}, twice syncMillis: in a shorter window no node would hear of the others in time"
+        );
+        return refused("windowMillis", message);
+    }
+    Ok(())
+}
+
 /// What a definition says, with what was chosen.
 pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
     let Definition { algorithm: counted, .. } = definition;
     let is_approximate = definition.is_ever(Mechanism::Approximate);
+    let is_gossip = definition.mechanism == Mechanism::Gossip;
     let approximate = |said: Option<u64>, usual| said.or(is_approximate.then_some(usual));
     LimitDefinition {
         limit: definition.limit,
@@ -220,7 +274,7 @@ pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
         burst: definition.burst,
         mechanism: Some(shown_mechanism(definition.mechanism)),
         anonymous_mechanism: definition.anonymous.map(shown_mechanism),
-        on_failure: Some(match definition.on_failure {
+        on_failure: (!is_gossip).then_some(match definition.on_failure {
             Policy::Closed => wire::FailurePolicy::Closed,
             Policy::ClosedLocal => wire::FailurePolicy::ClosedLocal,
             Policy::Open => wire::FailurePolicy::Open,
@@ -241,13 +295,13 @@ pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
         staggered: Some(definition.staggered),
         lease_size: definition.lease_size,
         lease_ttl_millis: definition.lease_ttl_ms,
-        reclaim: Some(match definition.reclaim {
+        reclaim: (!is_gossip).then_some(match definition.reclaim {
             Reclaim::Burn => wire::Reclaim::Safe,
             Reclaim::Drop => wire::Reclaim::Optimistic,
         }),
         epsilon: approximate(definition.epsilon, slack::EPSILON).map(Fraction::of_millionths),
         low_watermark: approximate(definition.low_watermark, slack::LOW).map(Fraction::of_millionths),
-        sync_millis: definition.sync_ms,
+        sync_millis: definition.sync_ms.or(is_gossip.then_some(gossip::EVERY_MS)),
         local_cap: definition.local_cap,
         expected_nodes: definition.expected_nodes,
         max_keys: Some(definition.keys_max),
@@ -291,6 +345,7 @@ fn shown_mechanism(mechanism: Mechanism) -> wire::Mechanism {
         Mechanism::Leased => wire::Mechanism::Leased,
         Mechanism::Owned => wire::Mechanism::Owned,
         Mechanism::Approximate => wire::Mechanism::Approximate,
+        Mechanism::Gossip => wire::Mechanism::Gossip,
     }
 }
 
@@ -300,6 +355,7 @@ fn mechanism(said: wire::Mechanism) -> Mechanism {
         wire::Mechanism::Leased => Mechanism::Leased,
         wire::Mechanism::Owned => Mechanism::Owned,
         wire::Mechanism::Approximate => Mechanism::Approximate,
+        wire::Mechanism::Gossip => Mechanism::Gossip,
     }
 }
 

@@ -85,7 +85,7 @@ use tokio::sync::watch::Receiver;
 /// What all requests share.
 pub struct Shared {
     pub(crate) engine: Engine,
-    pub(crate) replica: NodeReplica,
+    pub(crate) replica: Arc<NodeReplica>,
     pub(crate) gates: Gates,
     pub(crate) metrics: Metrics,
     pub(crate) registry: Registry,
@@ -101,7 +101,7 @@ impl Shared {
     pub fn new(engine: Engine, config: &crate::Config, stopping: Receiver<bool>) -> Self {
         let mut registry = Registry::with_prefix("baton");
         engine.metrics().register(&mut registry);
-        let replica = NodeReplica::new(config, &engine);
+        let replica = Arc::new(NodeReplica::new(config, &engine));
         replica.metrics.register(&mut registry);
         Self {
             gates: Gates::new(config),

@@ -145,6 +145,7 @@ async fn what_does_not_go_with_a_mechanism_does_not_go_with_one_for_strangers_ei
     let client = &mut baton.client().await;
     for (more, field) in [
         (json!({ "anonymousMechanism": "gossip" }), "anonymousMechanism"),
+        (json!({ "mechanism": "gossip", "anonymousMechanism": "leased" }), "anonymousMechanism"),
         (json!({ "anonymousMechanism": "leased", "audit": true }), "audit"),
         (json!({ "anonymousMechanism": "leased", "epsilon": 0.1 }), "epsilon"),
         (json!({ "anonymousMechanism": "leased", "hotKey": "split" }), "hotKey"),

@@ -82,8 +82,9 @@ fn what_may_pass_besides_is_itemised_by_mechanism() {
         assert_eq!((of(&advice, way).adds, of(&advice, way).worst), (Some(0), Some(2 * 142_858)), "{way:?}");
     }
     assert_eq!(of(&advice, Way::Approximate).adds, Some(1_428));
-    // Five rounds of 200 ms until all of twenty know.
-    assert_eq!(of(&advice, Way::Gossip).adds, Some(100_000));
+    // A tenth of a second until it is told, and a millisecond on its way.
+    assert_eq!(of(&advice, Way::Gossip).adds, Some(10_100));
+    assert_eq!(of(&advice, Way::Gossip).worst, Some(2 * 142_858 + 10_100));
     let log =
         Definition { algorithm: Algorithm::SlidingLog, on_failure: Policy::Closed, ..plain(1_000, 60_000) };
     let advice = advise(&Question { definition: log, rate: 10, ..question(Purpose::Abuse) });

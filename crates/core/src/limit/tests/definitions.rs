@@ -48,6 +48,7 @@ prop_compose! {
     ) -> Definition {
         let [limit, window_ms, burst, lease_size, lease_ttl_ms, local_cap, expected_nodes, keys_max] = numbers;
         let is_approximate = [Some(mechanism), anonymous].contains(&Some(Mechanism::Approximate));
+        let has_rhythm = is_approximate || [Some(mechanism), anonymous].contains(&Some(Mechanism::Gossip));
         let unit = |is_day| if is_day { CalendarUnit::Day } else { CalendarUnit::Month };
         Definition {
             algorithm,
@@ -65,7 +66,7 @@ prop_compose! {
             reclaim: if flags[1] { Reclaim::Drop } else { Reclaim::Burn },
             epsilon: slack[0].filter(|_| is_approximate),
             low_watermark: slack[1].filter(|_| is_approximate),
-            sync_ms: slack[2].filter(|_| is_approximate),
+            sync_ms: slack[2].filter(|_| has_rhythm),
             local_cap: some(local_cap),
             expected_nodes: some(expected_nodes),
             keys_max,
@@ -101,8 +102,14 @@ fn a_definition_without_end_or_of_another_version_is_unreadable() {
     let mut value = plain(1, 1).encode().to_vec();
     value.extend([0, 0, 9]);
     assert!(Definition::decode(&value).is_err(), "there is no such mechanism");
+    let gossip = Definition { mechanism: Mechanism::Gossip, ..plain(1, 1) };
+    let (plain, mut value) = (plain(1, 1).encode().to_vec(), gossip.encode().to_vec());
+    let places: Vec<_> = (1..plain.len()).filter(|place| plain[*place] != value[*place]).collect();
+    assert_eq!(places.len(), 1, "nothing else differs in what both have");
+    value[places[0]] = 6;
+    assert!(Definition::decode(&value).is_err(), "a mechanism that this version doesn't know");
     let many = Override { key: "k".into(), limit: 1 };
-    let definition = Definition { overrides: vec![many; OVERRIDES_MAX + 1], ..plain(1, 1) };
+    let definition = Definition { overrides: vec![many; OVERRIDES_MAX + 1], ..gossip };
     assert!(Definition::decode(&definition.encode()).is_err());
 }
 

@@ -1,6 +1,7 @@
 mod advice;
 mod calendars;
 pub(crate) mod definitions;
+mod gossip;
 mod holders;
 mod leases;
 mod log;

@@ -125,13 +125,18 @@ impl Node {
             currents.push(self.known_definition(&call.limit).ok_or(error.clone())?);
         }
         let answered = self.decide_here(calls, &currents, only_looks);
+        self.remember(calls, wanted, &answered);
+        Ok(answered)
+    }
+
+    /// Remembers what was admitted without the store under a `requestId`.
+    pub(super) fn remember(&self, calls: &[CheckCall], wanted: &Wanted, answered: &Answered) {
         if answered.allowed && wanted.request_id.is_some() {
             let identity = self.identity(calls, wanted);
             let digest = identity.memo.unwrap_or_default();
             let mut table = self.fallbacks.table();
             table.repeats.remember(identity.id, digest, answered.clone(), self.uptime_ms());
         }
-        Ok(answered)
     }
 
     fn decide_here(&self, calls: &[CheckCall], currents: &[Current], only_looks: bool) -> Answered {
