@@ -21,6 +21,13 @@ impl Encoder {
         Self(bytes)
     }
 
+    /// Starts a value of this version that is about this long.
+    pub fn sized(version: u8, bytes: usize) -> Self {
+        let mut to = Vec::with_capacity(bytes + 1);
+        to.push(version);
+        Self(to)
+    }
+
     /// One byte.
     pub fn byte(mut self, byte: u8) -> Self {
         self.0.push(byte);

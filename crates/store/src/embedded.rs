@@ -51,7 +51,7 @@ use crate::charge::Charge;
 use crate::contract::{Guarantees, Page, Range, Reading, Store, StoreError, StoreFuture, Usage};
 use crate::watch::{Hub, Watch};
 use baton_core::meter::Charged;
-use baton_core::{Bytes, Commit, Key, Outcome};
+use baton_core::{Bytes, Commit, Key, Outcome, Write};
 use disk::{Disk, RealDisk};
 use queue::{Answer, Queue, Request};
 use std::path::Path;
@@ -116,6 +116,7 @@ impl Embedded {
             hints: Vec::new(),
             must_sync: false,
             dead: None,
+            is_line_broken: false,
             state: recovered.state,
         };
         writer.publish_gauges();
@@ -150,12 +151,27 @@ impl Embedded {
         }
     }
 
+    /// Puts and deletes, as many as fit in [`COMMIT_BYTES_MAX`](baton_core::COMMIT_BYTES_MAX), as one commit: for whoever has the store to
+    /// itself and has nothing to check. They are in line when this returns, in the order of calls; the future tells when they are durable. When one isn't
+    /// done, none that was appended after it is, so that what comes later may rely on what came before without waiting for it.
+    pub fn append(
+        &self,
+        writes: Vec<Write>,
+    ) -> Result<impl Future<Output = Result<(), StoreError>> + Send + use<>, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.queue.push(Request::Append(Commit { checks: Vec::new(), writes }, answer))?;
+        Ok(async { answered.await.map_err(gone)? })
+    }
+
     async fn ask<T>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
         self.queue.push(request(answer))?;
-        let gone = |_| StoreError::Unknown { detail: "the store's writer has gone".into() };
         answered.await.map_err(gone)?
     }
+}
+
+fn gone(_: oneshot::error::RecvError) -> StoreError {
+    StoreError::Unknown { detail: "the store's writer has gone".into() }
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {

@@ -3,9 +3,23 @@
 use crate::contract::{Reason, StoreError};
 use baton_core::{COMMIT_BYTES_MAX, COMMIT_OPERATIONS_MAX, Check, Commit, Write};
 
+/// Refuses what can't be appended: it has as many writes as fit, and only such as always hold.
+pub(crate) fn validate_appended(commit: &Commit) -> Result<(), StoreError> {
+    if commit.bytes() > COMMIT_BYTES_MAX {
+        return invalid(format!("{} bytes; at most {COMMIT_BYTES_MAX}", commit.bytes()));
+    }
+    if !commit.checks.is_empty() || commit.writes.iter().any(|write| matches!(write, Write::Touch { .. })) {
+        return invalid("what is appended only puts and deletes".into());
+    }
+    Ok(())
+}
+
+fn invalid(detail: String) -> Result<(), StoreError> {
+    Err(StoreError::NotApplied { reason: Reason::Invalid, detail })
+}
+
 /// Refuses what breaks the contract.
 pub(crate) fn validate(commit: &Commit) -> Result<(), StoreError> {
-    let invalid = |detail: String| Err(StoreError::NotApplied { reason: Reason::Invalid, detail });
     if commit.operations() > COMMIT_OPERATIONS_MAX {
         return invalid(format!("{} operations; at most {COMMIT_OPERATIONS_MAX}", commit.operations()));
     }

@@ -1,6 +1,8 @@
 //! The stores, from the outside.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "store/append.rs"]
+mod append;
 #[path = "store/breaker.rs"]
 mod breaker;
 #[path = "store/crash.rs"]

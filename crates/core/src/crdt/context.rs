@@ -183,6 +183,10 @@ fn insert(spans: &mut Spans, first: u64, last: u64) {
         *end = last;
         return;
     }
+    // Or it was seen: what a write replaces is.
+    if holds_span(spans, first, last) {
+        return;
+    }
     // What touches the new span becomes part of it.
     let from = spans.partition_point(|(_, end)| end.saturating_add(1) < first);
     let to = spans.partition_point(|(begin, _)| *begin <= last.saturating_add(1));

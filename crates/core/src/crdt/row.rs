@@ -105,12 +105,22 @@ impl Row {
     /// Takes a change in. `context` is of all that this replica has seen, and has to be told of the change's dots
     /// ([`Change::dots`]) before the next one comes.
     pub fn apply(&mut self, change: &Change, context: &Context) {
-        self.0.retain(|(dot, _)| !change.removed.contains(dot));
+        *self = self.after(change, context);
+    }
+
+    /// The row as it is after a change; see [`Row::apply`].
+    pub fn after(&self, change: &Change, context: &Context) -> Self {
+        let stays = |(dot, _): &&(Dot, Entry)| !change.removed.contains(dot);
+        // No more room than it takes: a row may stay for long.
+        let mut after = Vec::with_capacity(self.0.iter().filter(stays).count() + change.added.len());
+        after.extend(self.0.iter().filter(stays).cloned());
+        let mut after = Self(after);
         for (dot, entry) in &change.added {
             if !context.contains(*dot) && !change.removed.contains(dot) {
-                self.insert(*dot, entry.clone());
+                after.insert(*dot, entry.clone());
             }
         }
+        after
     }
 
     /// What this row has to learn from the same row of another replica, whose context is of *all* it has seen. The change has
@@ -164,7 +174,7 @@ impl Row {
 
     /// The record's value.
     pub fn encode(&self) -> Bytes {
-        encode_entries(Encoder::new(VERSION), &self.0).finish()
+        encode_entries(Encoder::sized(VERSION, 8 + self.size()), &self.0).finish()
     }
 
     /// Reads a record's value, of a row of this kind.

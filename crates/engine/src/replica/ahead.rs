@@ -6,7 +6,7 @@ use super::{Failure, Limits, Origin};
 use baton_core::crdt::{Actor, Change, Clock, Context, Delta, Dot, Entry, Row, RowKey};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// Writes that may be on their way to the disk at once; further ones are refused.
 pub(super) const PENDING_MAX: usize = 16 * 1024;
@@ -17,8 +17,8 @@ pub(super) const HELD_MAX: usize = 1024;
 pub(super) struct Unit {
     pub sequence: u64,
     pub delta: Delta,
-    /// The rows of the delta, as they are after it.
-    pub rows: Vec<(RowKey, Row)>,
+    /// The rows of the delta.
+    pub rows: Vec<Altered>,
     /// Another replica's context, when all that it covers was compared.
     pub adopted: Option<Arc<Context>>,
     pub memo: Option<Memo>,
@@ -27,9 +27,18 @@ pub(super) struct Unit {
     pub done: oneshot::Sender<()>,
 }
 
+/// A row that is changed.
+pub(super) struct Altered {
+    pub key: RowKey,
+    pub before: Arc<Row>,
+    pub after: Arc<Row>,
+}
+
 pub(super) struct Ahead {
     /// Rows that the disk doesn't have like this yet, and by which unit.
-    overlay: HashMap<RowKey, (u64, Row)>,
+    overlay: HashMap<RowKey, (u64, Arc<Row>), foldhash::fast::RandomState>,
+    /// Of every row that isn't there.
+    none: Arc<Row>,
     pub context: Context,
     pub actor: Actor,
     /// Of the last dot.
@@ -38,6 +47,9 @@ pub(super) struct Ahead {
     pub memos: Memos,
     pub held: VecDeque<Change>,
     pub pending: Vec<Unit>,
+    /// With how many pending units somebody is woken who makes them durable: one, unless earlier ones are on their way.
+    pub wake_at: usize,
+    wake: Arc<Notify>,
     /// Of the last unit.
     pub sequence: u64,
     sizes: Sizes,
@@ -56,9 +68,17 @@ struct Sizes {
 }
 
 impl Ahead {
-    pub fn new(actor: Actor, context: Context, clock: Clock, memos: Memos, limits: Limits) -> Self {
+    pub fn new(
+        actor: Actor,
+        context: Context,
+        clock: Clock,
+        memos: Memos,
+        limits: Limits,
+        wake: Arc<Notify>,
+    ) -> Self {
         Self {
-            overlay: HashMap::new(),
+            overlay: HashMap::default(),
+            none: Arc::default(),
             context,
             actor,
             number: 0,
@@ -66,6 +86,8 @@ impl Ahead {
             memos,
             held: VecDeque::new(),
             pending: Vec::new(),
+            wake_at: 1,
+            wake,
             sequence: 0,
             sizes: Sizes::default(),
             limits,
@@ -86,11 +108,9 @@ impl Ahead {
     }
 
     /// The row as the next write has to see it.
-    pub fn row(&self, key: &RowKey, durable: &Durable) -> Row {
-        match self.overlay.get(key) {
-            Some((_, row)) => row.clone(),
-            None => durable.row(key).cloned().unwrap_or_default(),
-        }
+    pub fn row(&self, key: &RowKey, durable: &Durable) -> Arc<Row> {
+        let row = self.overlay.get(key).map(|(_, row)| row).or_else(|| durable.shared_row(key));
+        row.unwrap_or(&self.none).clone()
     }
 
     /// Whether a local write may make this of a row.
@@ -124,21 +144,24 @@ impl Ahead {
         if let Some(context) = &adopted {
             self.context.join(context);
         }
-        for (key, before, row) in &staged.rows {
-            self.sizes.moved(key, before, row);
-            self.overlay.insert(key.clone(), (self.sequence, row.clone()));
+        for Altered { key, before, after } in &staged.rows {
+            self.sizes.moved(key, before, after);
+            self.overlay.insert(key.clone(), (self.sequence, after.clone()));
         }
         let (done, answered) = oneshot::channel();
         self.pending.push(Unit {
             sequence: self.sequence,
             delta: staged.delta,
-            rows: staged.rows.into_iter().map(|(key, _, row)| (key, row)).collect(),
+            rows: staged.rows,
             adopted,
             memo,
             origin,
             clock: self.clock,
             done,
         });
+        if self.pending.len() == self.wake_at {
+            self.wake.notify_one();
+        }
         answered
     }
 
@@ -197,30 +220,29 @@ impl Sizes {
 #[derive(Default)]
 pub(super) struct Staged {
     pub delta: Delta,
-    /// Each row as it was before, and as it will be.
-    pub rows: Vec<(RowKey, Row, Row)>,
+    /// Each row once.
+    pub rows: Vec<Altered>,
     /// Dots that were made for it.
     pub dots: u64,
 }
 
 impl Staged {
     /// The row as it is after what was staged.
-    pub fn row(&self, key: &RowKey) -> Option<&Row> {
-        self.rows.iter().find(|(of, ..)| of == key).map(|(_, _, row)| row)
+    pub fn row(&self, key: &RowKey) -> Option<&Arc<Row>> {
+        self.rows.iter().find(|row| row.key == *key).map(|row| &row.after)
     }
 
     /// Adds a change, whose row was `before`, and gives the row as it is now. `context` is of what was seen without this.
-    pub fn stage(&mut self, change: Change, before: Row, context: &Context) -> &Row {
-        let mut after = before.clone();
-        after.apply(&change, context);
-        let known = self.rows.iter().position(|(of, ..)| *of == change.key);
+    pub fn stage(&mut self, change: Change, before: Arc<Row>, context: &Context) -> &Row {
+        let after = Arc::new(before.after(&change, context));
+        let known = self.rows.iter().position(|row| row.key == change.key);
         let at = known.unwrap_or(self.rows.len());
         match known {
-            Some(at) => self.rows[at].2 = after,
-            None => self.rows.push((change.key.clone(), before, after)),
+            Some(at) => self.rows[at].after = after,
+            None => self.rows.push(Altered { key: change.key.clone(), before, after }),
         }
         self.delta.changes.push(change);
-        &self.rows[at].2
+        &self.rows[at].after
     }
 
     /// The next dot.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A row, and its hash.
 struct Kept {
-    row: Row,
+    row: Arc<Row>,
     hash: u64,
 }
 
@@ -30,7 +30,7 @@ impl Durable {
         Self { rows: BTreeMap::new(), buckets: vec![Bucket::default(); BUCKETS], context: Arc::new(context) }
     }
 
-    pub fn put(&mut self, key: RowKey, row: Row) {
+    pub fn put(&mut self, key: RowKey, row: Arc<Row>) {
         let bucket = &mut self.buckets[bucket_of(&key)];
         if row.is_empty() {
             if let Some(gone) = self.rows.remove(&key) {
@@ -51,6 +51,10 @@ impl Durable {
     }
 
     pub fn row(&self, key: &RowKey) -> Option<&Row> {
+        self.shared_row(key).map(|row| &**row)
+    }
+
+    pub fn shared_row(&self, key: &RowKey) -> Option<&Arc<Row>> {
         self.rows.get(key).map(|kept| &kept.row)
     }
 
@@ -60,7 +64,7 @@ impl Durable {
 
     /// Rows in order from `from`, or from after it.
     pub fn rows_from(&self, from: Bound<&RowKey>) -> impl Iterator<Item = (&RowKey, &Row)> {
-        self.rows.range((from, Bound::Unbounded)).map(|(key, kept)| (key, &kept.row))
+        self.rows.range((from, Bound::Unbounded)).map(|(key, kept)| (key, &*kept.row))
     }
 
     /// The first row whose name isn't before these bytes.
@@ -94,7 +98,7 @@ impl Rows for Durable {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.buckets[bucket].keys.range((from, Bound::Unbounded)).map(|key| {
             let kept = &self.rows[key];
-            (key, &kept.row, kept.hash)
+            (key, &*kept.row, kept.hash)
         })
     }
 }

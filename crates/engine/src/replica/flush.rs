@@ -9,74 +9,163 @@ use super::records::{self, Own};
 use super::write::UNIT_BYTES_MAX;
 use super::{Shared, Told};
 use baton_core::crdt::{Actor, Change, Context, Row, RowKey};
-use baton_core::{COMMIT_OPERATIONS_MAX, Commit, Outcome, Ttl, Write};
-use baton_store::{Store, StoreError, StoreFuture};
-use std::collections::HashMap;
-use std::future::poll_fn;
+use baton_core::{Ttl, Write};
+use baton_store::StoreError;
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 /// How often it looks whether what is held has come near.
 const HELD_EVERY: Duration = Duration::from_secs(1);
+/// What a request that is remembered adds to a commit, name and value.
+const MEMO_BYTES_MAX: usize = 128;
+
+/// Batches on their way to the disk at once: one is synced, and the next one waits at the store.
+const UNDER_WAY_MAX: usize = 2;
 
 pub(super) struct Flusher {
-    pub shared: Arc<Shared>,
+    shared: Arc<Shared>,
     /// What the commits so far cover.
-    pub written: Context,
-    pub actor: Actor,
+    written: Context,
+    actor: Actor,
+    under_way: VecDeque<Batch>,
+    /// Units in the last batches: as many callers may soon be back.
+    company: [usize; UNDER_WAY_MAX],
+}
+
+/// Units that are on their way together.
+struct Batch {
+    units: Vec<Unit>,
+    /// None if there is nothing to write.
+    durable: Option<Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>>,
+}
+
+impl Batch {
+    async fn durable(&mut self) -> Result<(), StoreError> {
+        match &mut self.durable {
+            Some(durable) => durable.await,
+            None => Ok(()),
+        }
+    }
 }
 
 impl Flusher {
+    /// `written` is what is on the disk.
+    pub fn new(shared: Arc<Shared>, written: Context, actor: Actor) -> Self {
+        Self { shared, written, actor, under_way: VecDeque::new(), company: [0; UNDER_WAY_MAX] }
+    }
+
     pub async fn run(mut self) {
-        loop {
-            let (units, closed, holds) = {
-                let mut ahead = self.shared.ahead();
-                (std::mem::take(&mut ahead.pending), ahead.closed, !ahead.held.is_empty())
-            };
-            if !units.is_empty() {
-                if !self.flush(units).await {
-                    return;
-                }
-            } else if closed {
-                return;
-            } else if holds {
-                // Late or not, what is held is looked at.
-                drop(tokio::time::timeout(HELD_EVERY, self.shared.wake.notified()).await);
-                let mut ahead = self.shared.ahead();
-                ahead.release(&self.shared.durable(), self.shared.now_ms());
-            } else {
-                self.shared.wake.notified().await;
-            }
+        if let Err(error) = self.serve().await {
+            tracing::error!(%error, "the replica's disk can't take a commit: nothing more is written");
+            self.shared.ahead().break_down();
         }
     }
 
-    /// Whether it could be done.
-    async fn flush(&mut self, units: Vec<Unit>) -> bool {
-        let commits = self.commits(&units);
-        let futures = commits.into_iter().map(|commit| self.shared.store.commit(commit)).collect();
-        for outcome in in_order(futures).await {
-            if !matches!(outcome, Ok(Outcome::Committed { .. })) {
-                tracing::error!(?outcome, "the replica's disk can't take a commit: nothing more is written");
-                self.shared.ahead().break_down();
+    /// Goes on until the replica is closed.
+    async fn serve(&mut self) -> Result<(), StoreError> {
+        loop {
+            if self.under_way.is_empty() {
+                self.gather().await;
+            }
+            self.send_next()?;
+            let wake = self.shared.wake.clone();
+            let Some(first) = self.under_way.front_mut() else {
+                if self.is_over().await {
+                    return Ok(());
+                }
+                continue;
+            };
+            let done = tokio::select! {
+                biased;
+                done = first.durable() => done,
+                () = wake.notified() => continue,
+            };
+            done?;
+            let done = self.under_way.pop_front();
+            // First, so that the disk is busy while these are told.
+            self.send_next()?;
+            done.into_iter().for_each(|batch| self.publish(batch.units));
+        }
+    }
+
+    /// Nothing is under way: waits for more, unless there won't be any.
+    async fn is_over(&mut self) -> bool {
+        let (closed, holds) = {
+            let ahead = self.shared.ahead();
+            if !ahead.pending.is_empty() {
                 return false;
             }
+            (ahead.closed, !ahead.held.is_empty())
+        };
+        if holds && !closed {
+            // Late or not, what is held is looked at.
+            drop(tokio::time::timeout(HELD_EVERY, self.shared.wake.notified()).await);
+            let mut ahead = self.shared.ahead();
+            ahead.release(&self.shared.durable(), self.shared.now_ms());
+        } else if !closed {
+            self.shared.wake.notified().await;
         }
-        self.publish(units);
-        true
+        closed
+    }
+
+    /// Lets those who can run go first, as long as more of them come: who was answered together is soon back together. Half of them are enough,
+    /// the others then come while these are synced.
+    async fn gather(&mut self) {
+        let pending = || self.shared.ahead().pending.len();
+        let enough = self.company.iter().sum::<usize>() / 2;
+        let mut found = pending();
+        while found > 0 && found < enough {
+            tokio::task::yield_now().await;
+            let now = pending();
+            if now == found {
+                return;
+            }
+            found = now;
+        }
+    }
+
+    /// Sends what is in line, if it is time: at once if nothing is under way. Behind a batch it waits until there is as much, so that callers don't
+    /// split into many that have a sync each.
+    fn send_next(&mut self) -> Result<(), StoreError> {
+        let units = {
+            let mut ahead = self.shared.ahead();
+            let enough = match (self.under_way.len(), self.under_way.back()) {
+                (UNDER_WAY_MAX.., _) => usize::MAX,
+                (_, Some(last)) => last.units.len(),
+                (_, None) => 1,
+            };
+            if ahead.pending.len() < enough {
+                ahead.wake_at = enough;
+                return Ok(());
+            }
+            let next = Vec::with_capacity(ahead.pending.len());
+            // Who comes now finds this one under way: see above.
+            ahead.wake_at = if self.under_way.is_empty() { ahead.pending.len() } else { usize::MAX };
+            std::mem::replace(&mut ahead.pending, next)
+        };
+        self.company = [self.company[1], units.len()];
+        let mut durable = None;
+        for writes in self.commits(&units) {
+            // If one isn't done those after it aren't either: the last one tells of all.
+            durable = Some(Box::pin(self.shared.store.append(writes)?) as _);
+        }
+        self.under_way.push_back(Batch { units, durable });
+        Ok(())
     }
 
     fn publish(&self, mut units: Vec<Unit>) {
         let Some(last) = units.last().map(|unit| unit.sequence) else { return };
         {
-            let mut ahead = self.shared.ahead();
+            // Whoever decides meanwhile still finds these rows ahead, and the same.
             let mut durable = self.shared.durable.write().expect("no panic while held");
             let rows = units.iter_mut().flat_map(|unit| std::mem::take(&mut unit.rows));
-            rows.for_each(|(key, row)| durable.put(key, row));
+            rows.for_each(|row| durable.put(row.key, row.after));
             let context = Arc::make_mut(&mut durable.context);
             units.iter().for_each(|unit| cover(context, unit));
-            ahead.settle(last);
         }
+        self.shared.ahead().settle(last);
         self.shared.grown.send_modify(|times| *times += 1);
         let is_heard = self.shared.changes.receiver_count() > 0;
         for unit in units {
@@ -89,11 +178,11 @@ impl Flusher {
         }
     }
 
-    fn commits(&mut self, units: &[Unit]) -> Vec<Commit> {
+    fn commits(&mut self, units: &[Unit]) -> Vec<Vec<Write>> {
         let mut commits = Vec::new();
         let mut draft = Draft::default();
         for unit in units {
-            if !draft.has_room(unit, self.actor) {
+            if !draft.has_room(unit) {
                 commits.extend(std::mem::take(&mut draft).finish(self));
             }
             cover(&mut self.written, unit);
@@ -114,7 +203,7 @@ fn cover(context: &mut Context, unit: &Unit) {
 /// Units that become one commit. A row that several of them change is written once.
 #[derive(Default)]
 struct Draft<'a> {
-    rows: HashMap<&'a RowKey, &'a Row>,
+    rows: HashMap<&'a RowKey, &'a Row, foldhash::fast::RandomState>,
     rest: Vec<&'a Unit>,
     memos: usize,
     shards: u16,
@@ -122,23 +211,19 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn has_room(&self, unit: &Unit, own: Actor) -> bool {
-        let shards = (self.shards | shards(unit, own)).count_ones() as usize;
-        // One more for this run's own record, and one for the unit's memo.
-        let operations = self.rows.len() + unit.rows.len() + self.memos + shards + 2;
-        let fits = operations <= COMMIT_OPERATIONS_MAX && self.bytes + size(unit) <= UNIT_BYTES_MAX;
-        fits || self.rest.is_empty()
+    fn has_room(&self, unit: &Unit) -> bool {
+        self.bytes + size(unit) <= UNIT_BYTES_MAX || self.rest.is_empty()
     }
 
     fn add(&mut self, unit: &'a Unit, own: Actor) {
-        self.rows.extend(unit.rows.iter().map(|(key, row)| (key, row)));
+        self.rows.extend(unit.rows.iter().map(|row| (&row.key, &*row.after)));
         self.memos += usize::from(unit.memo.is_some());
         self.shards |= shards(unit, own);
         self.bytes += size(unit);
         self.rest.push(unit);
     }
 
-    fn finish(self, flusher: &Flusher) -> Option<Commit> {
+    fn finish(self, flusher: &Flusher) -> Option<Vec<Write>> {
         let put = |key, value| Write::Put { key, value, ttl: Ttl::Forever };
         let mut writes = Vec::with_capacity(self.rows.len() + self.memos + 2);
         for (key, row) in self.rows {
@@ -157,12 +242,13 @@ impl<'a> Draft<'a> {
         let context = flusher.written.only(|actor| actor == flusher.actor);
         let own = Own { actor: flusher.actor, highest: last.clock.highest(), context };
         writes.push(put(records::own(), own.encode()));
-        Some(Commit { checks: Vec::new(), writes })
+        Some(writes)
     }
 }
 
 fn size(unit: &Unit) -> usize {
-    unit.rows.iter().map(|(key, row)| key.bytes().len() + row.size()).sum()
+    let rows = unit.rows.iter().map(|row| row.key.bytes().len() + row.after.size());
+    rows.sum::<usize>() + if unit.memo.is_some() { MEMO_BYTES_MAX } else { 0 }
 }
 
 /// The records of the context that a unit changes, as bits. This run's own dots are in none of them.
@@ -172,21 +258,4 @@ fn shards(unit: &Unit, own: Actor) -> u16 {
     told.chain(adopted)
         .filter(|actor| *actor != own)
         .fold(0, |bits, actor| bits | 1 << records::shard_of(actor))
-}
-
-/// All of them, each asked for in its turn before any is waited for: so they share a sync, and none overtakes another.
-async fn in_order(mut futures: Vec<StoreFuture<'_, Outcome>>) -> Vec<Result<Outcome, StoreError>> {
-    let mut outcomes: Vec<_> = futures.iter().map(|_| None).collect();
-    poll_fn(|context| {
-        for (future, outcome) in futures.iter_mut().zip(&mut outcomes) {
-            if outcome.is_none()
-                && let Poll::Ready(ready) = future.as_mut().poll(context)
-            {
-                *outcome = Some(ready);
-            }
-        }
-        if outcomes.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    outcomes.into_iter().flatten().collect()
 }

@@ -106,7 +106,6 @@ impl Replica {
     }
 
     async fn settled(&self, durable: oneshot::Receiver<()>) -> Result<(), Failure> {
-        self.shared.wake.notify_one();
         durable.await.map_err(|_| Failure::Unknown)
     }
 
@@ -163,9 +162,8 @@ impl Ahead {
                 Some(row) => row.clone(),
                 None => self.row(&change.key, durable),
             };
-            let mut after = row.clone();
-            after.apply(&change, &self.context);
-            if after == row && change.dots().all(|dot| self.context.contains(dot)) {
+            let after = row.after(&change, &self.context);
+            if after == *row && change.dots().all(|dot| self.context.contains(dot)) {
                 continue;
             }
             let size = change.key.bytes().len() + after.size();

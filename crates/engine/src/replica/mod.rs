@@ -148,7 +148,8 @@ struct Shared {
     ahead: Mutex<Ahead>,
     durable: RwLock<Durable>,
     lineage: Mutex<lineage::Lineage>,
-    wake: Notify,
+    /// For whoever makes writes durable: there are some.
+    wake: Arc<Notify>,
     /// Moves when the durable context grows.
     grown: watch::Sender<u64>,
     changes: broadcast::Sender<Arc<Told>>,

@@ -89,10 +89,12 @@ impl Replica {
         if let Some(before) = &found.own {
             found.context.join(&before.context);
         }
-        let mut ahead = Ahead::new(actor, found.context, found.clock, found.memos, options.limits);
+        let wake = Arc::new(Notify::new());
+        let mut ahead =
+            Ahead::new(actor, found.context, found.clock, found.memos, options.limits, wake.clone());
         found.rows.iter().for_each(|(key, row)| ahead.found(key, row));
         let mut durable = Durable::new(ahead.context.clone());
-        found.rows.into_iter().for_each(|(key, row)| durable.put(key, row));
+        found.rows.into_iter().for_each(|(key, row)| durable.put(key, Arc::new(row)));
         let written = ahead.context.clone();
         let shared = Arc::new(Shared {
             store,
@@ -100,11 +102,11 @@ impl Replica {
             ahead: Mutex::new(ahead),
             durable: RwLock::new(durable),
             lineage: Mutex::new(lineage),
-            wake: Notify::new(),
+            wake,
             grown: watch::Sender::new(0),
             changes: broadcast::Sender::new(CHANGES_MAX),
         });
-        let flusher = Flusher { shared: shared.clone(), written, actor };
+        let flusher = Flusher::new(shared.clone(), written, actor);
         Ok(Self { shared, flusher: Mutex::new(Some(tokio::spawn(flusher.run()))) })
     }
 }

@@ -50,7 +50,8 @@ pub(super) fn found(name: &[u8]) -> Result<Found, Unreadable> {
 }
 
 pub(super) fn row(key: &RowKey) -> Key {
-    Key::new(GROUP, [&[ROW], &key.bytes()[..]].concat())
+    let name: Bytes = std::iter::once(ROW).chain(key.bytes().iter().copied()).collect();
+    Key::new(GROUP, name)
 }
 
 pub(super) fn own() -> Key {

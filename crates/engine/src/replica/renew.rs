@@ -73,7 +73,6 @@ impl Replica {
             let rows = staged.rows.len();
             (Renewed { rows, next }, ahead.enqueue(staged, None, None, Origin::Local))
         };
-        self.shared.wake.notify_one();
         durable.await.map_err(|_| Failure::Unknown)?;
         Ok(renewed)
     }

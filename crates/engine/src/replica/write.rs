@@ -3,7 +3,7 @@
 use super::ahead::{Ahead, Staged};
 use super::memo::lane;
 use super::{Failure, Origin, Replica};
-use baton_core::crdt::{Context, Edit, RequestId};
+use baton_core::crdt::{Context, Dot, Edit, RequestId};
 use tokio::sync::oneshot;
 
 /// Edits in one write: with what else a commit has to say they fit in one.
@@ -36,7 +36,6 @@ impl Replica {
             return Err(Failure::TooLarge);
         }
         let (written, durable) = self.enqueue(edits, request)?;
-        self.shared.wake.notify_one();
         durable.await.map_err(|_| Failure::Unknown)?;
         Ok(written)
     }
@@ -63,10 +62,11 @@ impl Replica {
         let (first, last) = (ahead.number + 1, ahead.number + staged.dots);
         let dots = if staged.dots == 0 { (0, 0) } else { (first, last) };
         let actor = ahead.actor;
-        let context = (first..=last).map(|number| baton_core::crdt::Dot { actor, number }).collect();
         ahead.number = last;
         let memo = asked.map(|(id, lane, digest)| ahead.memos.remember(id, lane, digest, actor, dots));
         let durable = ahead.enqueue(staged, None, memo, Origin::Local);
+        drop(ahead);
+        let context = (first..=last).map(|number| Dot { actor, number }).collect();
         Ok((Written { context, replayed: false }, durable))
     }
 

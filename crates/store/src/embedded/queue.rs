@@ -27,6 +27,7 @@ pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 /// What the writer is asked to do.
 pub(super) enum Request {
     Commit(Commit, Answer<Outcome>),
+    Append(Commit, Answer<()>),
     Charge(Charge, Answer<Charged>),
     Read(Vec<Key>, Answer<Reading>),
     Scan(Range, usize, Answer<Page>),
@@ -57,7 +58,7 @@ pub(super) struct Copied {
 impl Request {
     fn bytes(&self) -> usize {
         match self {
-            Self::Commit(commit, _) => commit.bytes(),
+            Self::Commit(commit, _) | Self::Append(commit, _) => commit.bytes(),
             Self::Charge(charge, _) => charge.keys().map(|key| key.name.len() + CLAIM_BYTES).sum(),
             Self::Read(keys, _) => keys.iter().map(|key| key.name.len()).sum(),
             Self::Scan(..) | Self::Mark(_) | Self::Copy(..) | Self::Close => 0,
@@ -187,6 +188,7 @@ pub(super) fn refuse(request: Request, detail: &str) {
     let error = unavailable(detail);
     match request {
         Request::Commit(_, answer) => drop(answer.send(Err(error))),
+        Request::Append(_, answer) => drop(answer.send(Err(error))),
         Request::Charge(_, answer) => drop(answer.send(Err(error))),
         Request::Read(_, answer) => drop(answer.send(Err(error))),
         Request::Scan(_, _, answer) => drop(answer.send(Err(error))),

@@ -67,11 +67,14 @@ pub(super) struct Writer {
     /// Whether this batch must be synced even if it has no effects.
     pub must_sync: bool,
     pub dead: Option<String>,
+    /// Whether something that was appended wasn't done: then nothing after it is.
+    pub is_line_broken: bool,
 }
 
 /// An answer that waits for the sync.
 enum Reply {
     Commit(Answer<Outcome>, Result<Outcome, StoreError>),
+    Append(Answer<()>, Result<(), StoreError>),
     Charge(Answer<Charged>, Result<Charged, StoreError>),
     Read(Answer<Reading>, Result<Reading, StoreError>),
     Scan(Answer<Page>, Result<Page, StoreError>),
@@ -84,6 +87,7 @@ impl Reply {
     fn send(self) {
         match self {
             Self::Commit(answer, outcome) => drop(answer.send(outcome)),
+            Self::Append(answer, done) => drop(answer.send(done)),
             Self::Charge(answer, charged) => drop(answer.send(charged)),
             Self::Read(answer, reading) => drop(answer.send(reading)),
             Self::Scan(answer, page) => drop(answer.send(page)),
@@ -98,10 +102,11 @@ impl Reply {
         };
         match self {
             Self::Commit(_, outcome) if outcome.is_ok() => *outcome = Err(full()),
+            Self::Append(_, done) if done.is_ok() => *done = Err(full()),
             Self::Charge(_, charged) if charged.is_ok() => *charged = Err(full()),
             Self::Read(_, reading) => *reading = Err(full()),
             Self::Scan(_, page) => *page = Err(full()),
-            Self::Commit(..) | Self::Charge(..) | Self::Mark(_) | Self::Copy(..) => {}
+            Self::Commit(..) | Self::Append(..) | Self::Charge(..) | Self::Mark(_) | Self::Copy(..) => {}
         }
     }
 }
@@ -155,7 +160,7 @@ impl Writer {
         let mut open = true;
         while let Some(request) = requests.peek() {
             let log_bytes_max = match request {
-                Request::Commit(commit, _) => apply::log_bytes_max(commit),
+                Request::Commit(commit, _) | Request::Append(commit, _) => apply::log_bytes_max(commit),
                 Request::Charge(charge, _) => apply::charge_bytes_max(&self.state, charge),
                 _ => 0,
             };
@@ -167,6 +172,9 @@ impl Writer {
                 Request::Commit(commit, answer) => {
                     let outcome = self.commit(commit, &mut view, now, wall_us, trouble.as_deref());
                     Reply::Commit(answer, outcome)
+                }
+                Request::Append(commit, answer) => {
+                    Reply::Append(answer, self.append(commit, now_us, wall_us, trouble.as_deref()))
                 }
                 Request::Charge(charge, answer) => {
                     let charged = self.charge(&charge, &mut view, now, wall_us, trouble.as_deref());
@@ -230,6 +238,22 @@ impl Writer {
         }
         let (revision, witnessed) = self.carry_out(commit, view.now_us, wall_us, trouble, true)?;
         Ok(Outcome::Committed { revision, now, witnessed })
+    }
+
+    fn append(
+        &mut self,
+        commit: Commit,
+        now_us: u64,
+        wall_us: u64,
+        trouble: Option<&str>,
+    ) -> Result<(), StoreError> {
+        if self.is_line_broken {
+            return Err(super::queue::unavailable("what was appended before this was not done"));
+        }
+        let done = crate::valid::validate_appended(&commit)
+            .and_then(|()| self.carry_out(commit, now_us, wall_us, trouble, true).map(drop));
+        self.is_line_broken = done.is_err();
+        done
     }
 
     fn charge(
@@ -370,6 +394,7 @@ impl Writer {
                 Reply::Commit(answer, outcome) => {
                     callers.push(Reply::Commit(answer, self.unless_dead(outcome)))
                 }
+                Reply::Append(answer, done) => callers.push(Reply::Append(answer, self.unless_dead(done))),
                 Reply::Charge(answer, charged) => {
                     callers.push(Reply::Charge(answer, self.unless_dead(charged)))
                 }
