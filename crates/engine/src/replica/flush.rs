@@ -34,11 +34,14 @@ pub(super) struct Flusher {
     company: [usize; UNDER_WAY_MAX],
 }
 
+/// What the store says of a batch, once it is on the disk.
+type Appending = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+
 /// Units that are on their way together.
 struct Batch {
     units: Vec<Unit>,
     /// None if there is nothing to write.
-    durable: Option<Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>>,
+    durable: Option<Appending>,
 }
 
 impl Batch {
