@@ -8,7 +8,7 @@ use crate::cores::{self, Pinned};
 use crate::http::{Connection, post};
 use crate::load::{self, Client, Sample};
 use crate::peers::baton::Baton;
-use crate::peers::limits::{LIMIT, central};
+use crate::peers::limits::{Handler, LIMIT, central};
 use crate::progress;
 use crate::report::{Row, Target, Unit};
 use crate::rows::Bench;
@@ -152,12 +152,14 @@ impl Ground {
     }
 }
 
-/// What the quiet keys' checks took: without a storm, with one whose key is delegated, and with one whose key is left at its owner.
+/// What the quiet keys' checks took: without a storm, with one whose key is delegated, with one whose key is left at its owner, and with one that has
+/// nothing to do with them: a bare handler's, on the storm's core.
 #[derive(Default)]
 struct Beside {
     nothing: Vec<Sample>,
     delegated: Vec<Sample>,
     left: Vec<Sample>,
+    unrelated: Vec<Sample>,
 }
 
 pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
@@ -176,6 +178,11 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let quiet_keys = ground.keys(LIMIT, QUIET);
     let hot_keys = [DELEGATED, LEFT].map(|limit| ground.keys(limit, 1).remove(0));
     let entry = ground.storm.address();
+    let handler = {
+        let _pinned = Pinned::to(STORM_CORE)?;
+        Handler::start(false).await?
+    };
+    let unrelated = handler.process.address;
     let mut sides = Vec::new();
     for node in [ground.owner.address(), entry] {
         // Until every key has been seen, and has what its owner spends of it.
@@ -195,18 +202,19 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         blowing.await??;
         listed_s
     };
-    let (mut delegated, mut left) = (Vec::new(), Vec::new());
+    let (mut delegated, mut left, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 1..=turns {
         progress::say(&format!("hot key: quiet keys beside a storm, round {turn} of {turns}"));
         for (quiet, beside) in &mut sides {
             let (back, sample) = load::run(std::mem::take(quiet), length).await?;
             beside.nothing.push(sample);
             *quiet = back;
-            for (limit, key, samples, storms) in [
-                (DELEGATED, &hot_keys[0], &mut beside.delegated, &mut delegated),
-                (LEFT, &hot_keys[1], &mut beside.left, &mut left),
+            for (at, limit, key, samples, storms) in [
+                (entry, DELEGATED, &hot_keys[0], &mut beside.delegated, &mut delegated),
+                (entry, LEFT, &hot_keys[1], &mut beside.left, &mut left),
+                (unrelated, DELEGATED, &hot_keys[0], &mut beside.unrelated, &mut others),
             ] {
-                let blowing = storm(entry, limit, key, LEAD + length);
+                let blowing = storm(at, limit, key, LEAD + length);
                 let asking = async {
                     tokio::time::sleep(LEAD).await;
                     load::run(std::mem::take(quiet), length).await
@@ -218,7 +226,7 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             }
         }
     }
-    let storms = [&delegated, &left].map(|storms| load::count(Sample::median(storms).per_second));
+    let storms = [&delegated, &left, &others].map(|storms| load::count(Sample::median(storms).per_second));
     for ((_, beside), (at, target)) in
         sides.iter().zip([("their owner", Some(Target::AtMost(2.0))), ("the storm's node", None)])
     {
@@ -231,6 +239,16 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             figure: ours.p99_ms / alone.p99_ms,
             unit: Unit::Times,
             target,
+        });
+        let elsewhere = Sample::median(&beside.unrelated);
+        bench.report.rows.push(Row {
+            id: "hot key",
+            what: format!("the same, against {} requests/s to a bare handler on the storm's core, which are no checks at all", storms[2]),
+            ours: ours.show(),
+            peer: elsewhere.show(),
+            figure: ours.p99_ms / elsewhere.p99_ms,
+            unit: Unit::Times,
+            target: None,
         });
     }
     let left = sides.iter().map(|(_, beside)| {
@@ -250,6 +268,7 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         ),
     ));
     let Ground { storm, owner, mut store, .. } = ground;
+    handler.process.stop().await?;
     storm.stop().await?;
     owner.stop().await?;
     store.end(false).await
