@@ -43,6 +43,7 @@ pub struct Faulty {
 struct State {
     fault: Fault,
     calls: u64,
+    charges: u64,
 }
 
 /// What a call wants.
@@ -59,7 +60,10 @@ enum Kind {
 impl Faulty {
     /// Around a store, without a fault for now.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, state: Arc::new(watch::Sender::new(State { fault: Fault::None, calls: 0 })) }
+        Self {
+            store,
+            state: Arc::new(watch::Sender::new(State { fault: Fault::None, calls: 0, charges: 0 })),
+        }
     }
 
     /// From now on it behaves like this; calls that a [`Fault::Silent`] store has swallowed go on.
@@ -70,6 +74,11 @@ impl Faulty {
     /// How many calls it has been sent.
     pub fn calls(&self) -> u64 {
         self.state.borrow().calls
+    }
+
+    /// How many of them were charges of meters, which nobody makes but checks of limits.
+    pub fn charges(&self) -> u64 {
+        self.state.borrow().charges
     }
 
     /// Returns when it has been sent so many calls.
@@ -119,6 +128,7 @@ impl Store for Faulty {
     }
 
     fn charge(&self, charge: Charge) -> StoreFuture<'_, Charged> {
+        self.state.send_modify(|state| state.charges += 1);
         Box::pin(self.call(Kind::Change, async move { self.store.charge(charge).await }))
     }
 

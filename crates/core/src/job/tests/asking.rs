@@ -1,6 +1,7 @@
 //! What people ask of a job, and jobs of each other (J9, J13, J17).
 
 use super::world::{MEMORY, MINUTE, SECOND, START, World, every_minute, for_workers, timetables};
+use crate::job::state::SPANS_MAX;
 use crate::job::{self, Asked, Backfilled, Cancelled, Definition, Missed, Overlap, Trigger};
 use crate::record::WallTime;
 use alloc::vec::Vec;
@@ -108,7 +109,7 @@ fn a_backfill_runs_the_times_of_a_half_open_range_one_after_the_other_and_once()
 #[test]
 fn backfills_have_a_bound() {
     let mut world = World::with(every_minute());
-    for place in 1..=8 {
+    for place in 1..=SPANS_MAX as u64 {
         let from = START - 100 * MINUTE * place;
         assert_eq!(world.backfill(from, from + MINUTE), Backfilled::Planned(1));
     }
