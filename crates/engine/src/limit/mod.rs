@@ -11,7 +11,7 @@
 //! - `charging`: the way to the store
 //! - `leasing`: decided here, out of what was debited at the store; `held`: a key's, `purses`: where they are
 //! - `owned`, `forward`: decided at the node that owns the key, and how checks get there
-//! - [`gossip`]: decided here, by counts that spread between nodes
+//! - `gossip`: decided here, by counts that spread between nodes
 //! - `hot`: keys that are used far more than others
 //! - `returning`: giving back what was leased and isn't needed, and everything before the node stops
 //! - `lend`: leases for those who decide in a process of their own
