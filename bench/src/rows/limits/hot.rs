@@ -230,26 +230,28 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     for ((_, beside), (at, target)) in
         sides.iter().zip([("their owner", Some(Target::AtMost(2.0))), ("the storm's node", None)])
     {
-        let (ours, alone) = (Sample::median(&beside.delegated), Sample::median(&beside.nothing));
-        bench.report.rows.push(Row {
-            id: "hot key",
-            what: format!("p99 of checks of {QUIET} quiet keys at {at}, beside {} checks/s of a delegated hot key against no storm", storms[0]),
-            ours: ours.show(),
-            peer: alone.show(),
-            figure: ours.p99_ms / alone.p99_ms,
-            unit: Unit::Times,
-            target,
-        });
-        let elsewhere = Sample::median(&beside.unrelated);
-        bench.report.rows.push(Row {
-            id: "hot key",
-            what: format!("the same, against {} requests/s to a bare handler on the storm's core, which are no checks at all", storms[2]),
-            ours: ours.show(),
-            peer: elsewhere.show(),
-            figure: ours.p99_ms / elsewhere.p99_ms,
-            unit: Unit::Times,
-            target: None,
-        });
+        let ours = Sample::median(&beside.delegated);
+        let nothing = format!(
+            "p99 of checks of {QUIET} quiet keys at {at}, beside {} checks/s of a delegated hot key against no storm",
+            storms[0]
+        );
+        let unrelated = format!(
+            "the same, against {} requests/s to a bare handler on the storm's core, which are no checks at all",
+            storms[2]
+        );
+        for (what, peer, target) in [(nothing, &beside.nothing, target), (unrelated, &beside.unrelated, None)]
+        {
+            let peer = Sample::median(peer);
+            bench.report.rows.push(Row {
+                id: "hot key",
+                what,
+                ours: ours.show(),
+                peer: peer.show(),
+                figure: ours.p99_ms / peer.p99_ms,
+                unit: Unit::Times,
+                target,
+            });
+        }
     }
     let left = sides.iter().map(|(_, beside)| {
         let (left, alone) = (Sample::median(&beside.left), Sample::median(&beside.nothing));

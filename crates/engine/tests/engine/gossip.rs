@@ -129,8 +129,14 @@ async fn the_store_is_not_asked_and_checks_go_on_without_it() {
     let (ground, _world) = nodes(1).await;
     let engine = &ground.engines[0];
     assert_eq!(admitted(engine, 1).await, 1);
+    // Whoever asks it waits for ever; whoever doesn't is done when first looked at.
+    ground.faulty.set(Fault::Silent);
+    for _ in 0..10 {
+        let checked = tokio::time::timeout(Duration::ZERO, check(engine, "l", "k", 1)).await;
+        assert!(checked.expect("it waits for nothing").allowed);
+    }
     ground.faulty.set(Fault::Unavailable);
-    assert_eq!(admitted(engine, 100).await, LIMIT - 1);
+    assert_eq!(admitted(engine, 100).await, LIMIT - 11);
     let look = engine.check_limits(&[call("l", "k", 0)], &Wanted::default()).await.unwrap();
     assert!(!look.allowed && look.checks[0].remaining == 0, "{look:?}");
     assert!(engine.bound(&name("l"), "").await.is_ok());
