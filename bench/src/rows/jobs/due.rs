@@ -75,7 +75,7 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         "P11",
         format!(
             "jobs with a request to a sink in the measuring process, which answers at once; at_least_once, other settings as \
-             they are by default. Dispatched is recorded durably: from then on nothing but the request is left. How late that was, and how \
+             they are by default. The target is held against the request's arrival, which is later than its dispatch and seen from outside. How late runs were recorded, and how \
              late requests were handed over and sent, are the server's own histograms over all rounds ({}), so a quantile is the bound of a \
              bucket. Arrived is at the sink, by the one clock of the machine; medians of the rounds' quantiles, a round being a time at which \
              all were due ({} s apart, at most {ROUNDS_MAX}). The first is left out: the server has no connections then. Bare requests: as many, \
@@ -128,7 +128,7 @@ async fn many_due(bench: &mut Bench<'_>, due: Due, jobs: usize) -> anyhow::Resul
     let what = format!("{} jobs {}", count(jobs as f64), due.describe());
     bench.report.rows.push(Row {
         id: "P11",
-        what: format!("{what}: p99 from due to dispatched, which is recorded, at most"),
+        what: format!("{what}: p99 from due to recorded, at most"),
         ours: format!(
             "within {LATE_MAX_MS} ms of their time {:.1} % recorded, {:.1} % handed over; {:.1} % of the requests within {LATE_MAX_MS} ms of their record",
             share(&recorded),
@@ -138,7 +138,7 @@ async fn many_due(bench: &mut Bench<'_>, due: Due, jobs: usize) -> anyhow::Resul
         peer: String::new(),
         figure: recorded.quantile_ms(0.99),
         unit: Unit::Milliseconds,
-        target: Some(Target::AtMost(LATE_MAX_MS)),
+        target: None,
     });
     bench.report.rows.push(Row {
         id: "P11",
@@ -152,7 +152,7 @@ async fn many_due(bench: &mut Bench<'_>, due: Due, jobs: usize) -> anyhow::Resul
         }),
         figure: of(|it| it.p99),
         unit: Unit::Milliseconds,
-        target: None,
+        target: Some(Target::AtMost(LATE_MAX_MS)),
     });
     Ok(())
 }
