@@ -86,9 +86,10 @@ pub fn printable(text: String) -> String {
 pub fn from_now(at_ms: u64) -> String {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
-    match at_ms.checked_sub(now_ms) {
-        Some(ahead) => format!("in {}", duration::show(Duration::from_millis(ahead))),
-        None => format!("{} ago", duration::show(Duration::from_millis(now_ms - at_ms))),
+    // What has just happened, in this very millisecond, is over.
+    match now_ms.checked_sub(at_ms) {
+        Some(since) => format!("{} ago", duration::show(Duration::from_millis(since))),
+        None => format!("in {}", duration::show(Duration::from_millis(at_ms - now_ms))),
     }
 }
 
