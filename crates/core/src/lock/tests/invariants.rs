@@ -205,7 +205,18 @@ fn check_turn(world: &World, before: &Store, granted: GrantId) {
     // Who isn't in the queue yet would stand behind those of its rank; without one, behind all.
     let ranked = world.ranks.iter().filter(|(id, rank)| *id == granted && *rank != 0);
     let newcomer = ranked.map(|(_, rank)| place(*rank, u64::MAX)).min().unwrap_or(u64::MAX);
-    let place = was.get(&granted).map_or(newcomer, |waiting| waiting.place);
+    let calls = world.ranks.iter().filter(|(id, _)| *id == granted).count();
+    // Who was to be forgotten and has no call any more, before this commit or because the first of two calls in it is gone again, is dropped by
+    // whatever comes first. Its next call comes as anybody new, perhaps with another rank.
+    let is_dropped = |waiting: &Waiting| {
+        let is_parked = world.calls.contains(&(waiting.node, granted, waiting.attachment));
+        world.forgotten.contains(&granted) && (calls > 1 || !is_parked)
+    };
+    let place = match was.get(&granted) {
+        Some(waiting) if is_dropped(waiting) => waiting.place.min(newcomer),
+        Some(waiting) => waiting.place,
+        None => newcomer,
+    };
     for (id, waiting) in is {
         let parked = world.calls.contains(&(waiting.node, id, waiting.attachment));
         let all_the_while = was.get(&id) == Some(&waiting) && waiting.node != NodeId::NONE;
