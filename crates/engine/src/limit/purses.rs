@@ -17,8 +17,9 @@ use tokio::sync::futures::OwnedNotified;
 const SHARDS: usize = 64;
 /// Keys with a purse in each shard. Beyond it those that come new are decided by the store.
 const SHARD_MAX: usize = 1 << 14;
-/// Purses that are made room for at once.
-const CHUNK: usize = 64;
+/// Purses that are made room for at once: 4 KiB, which is what the allocator then takes. For 8 KiB it takes 10.
+const CHUNK: usize = 32;
+const _: () = assert!(CHUNK * size_of::<Held>() == 4096, "no more, no less");
 /// Limits whose purses share what they have in common. Beyond it all are forgotten, and purses that come new share anew.
 const SHARED_MAX: usize = 10_000;
 /// What is found at once to be said to the store. There is more if there are as many.
