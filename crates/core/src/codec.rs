@@ -21,11 +21,11 @@ impl Encoder {
         Self(bytes)
     }
 
-    /// Starts a value of this version that is about this long.
-    pub fn sized(version: u8, bytes: usize) -> Self {
-        let mut to = Vec::with_capacity(bytes + 1);
-        to.push(version);
-        Self(to)
+    /// Starts a value of this version in memory that was used before: see [`Encoder::finish_in`].
+    pub fn with(version: u8, mut memory: Vec<u8>) -> Self {
+        memory.clear();
+        memory.push(version);
+        Self(memory)
     }
 
     /// One byte.
@@ -58,6 +58,11 @@ impl Encoder {
     /// The finished value.
     pub fn finish(self) -> Bytes {
         self.0.into()
+    }
+
+    /// The same, and the memory for the next one.
+    pub fn finish_in(self) -> (Bytes, Vec<u8>) {
+        (self.0.as_slice().into(), self.0)
     }
 }
 

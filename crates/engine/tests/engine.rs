@@ -27,6 +27,7 @@ mod engine {
     mod promptly;
     mod replica;
     mod replica_crash;
+    mod replica_flush;
     mod replica_merge;
     mod replication;
     mod shares;

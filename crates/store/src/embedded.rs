@@ -151,22 +151,32 @@ impl Embedded {
         }
     }
 
-    /// Puts and deletes, as many as fit in [`COMMIT_BYTES_MAX`](baton_core::COMMIT_BYTES_MAX), as one commit: for whoever has the store to
-    /// itself and has nothing to check. They are in line when this returns, in the order of calls; the future tells when they are durable. When one isn't
-    /// done, none that was appended after it is, so that what comes later may rely on what came before without waiting for it.
-    pub fn append(
-        &self,
-        writes: Vec<Write>,
-    ) -> Result<impl Future<Output = Result<(), StoreError>> + Send + use<>, StoreError> {
-        let (answer, answered) = oneshot::channel();
-        self.queue.push(Request::Append(Commit { checks: Vec::new(), writes }, answer))?;
-        Ok(async { answered.await.map_err(gone)? })
+    /// For whoever has the store to itself, and has nothing to check.
+    pub fn appender(&self) -> Appender {
+        Appender(self.queue.clone())
     }
 
     async fn ask<T>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
         self.queue.push(request(answer))?;
         answered.await.map_err(gone)?
+    }
+}
+
+/// Appends to a store, until that is closed.
+pub struct Appender(Arc<Queue>);
+
+impl Appender {
+    /// Puts and deletes, as many as fit in [`COMMIT_BYTES_MAX`](baton_core::COMMIT_BYTES_MAX), as one commit. They are in line when this returns, in the
+    /// order of calls. `landed` is told when they are durable, or why they are not, in that order too, on the thread that writes: while it takes its
+    /// time nothing is written. When one isn't done, none that was appended after it is, so that what comes later may rely on what came before
+    /// without waiting for it.
+    pub fn append(
+        &self,
+        writes: Vec<Write>,
+        landed: impl FnOnce(Result<(), StoreError>) + Send + 'static,
+    ) -> Result<(), StoreError> {
+        self.0.push(Request::Append(Commit { checks: Vec::new(), writes }, Box::new(landed)))
     }
 }
 

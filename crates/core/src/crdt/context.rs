@@ -24,6 +24,14 @@ pub struct Context(BTreeMap<Actor, Spans>);
 type Spans = Vec<(u64, u64)>;
 
 impl Context {
+    /// The dots of one actor, from one number to another; none if the last is before the first.
+    pub fn span(actor: Actor, first: u64, last: u64) -> Self {
+        if last < first {
+            return Self::default();
+        }
+        Self(BTreeMap::from([(actor, alloc::vec![(first, last)])]))
+    }
+
     /// Whether the dot was seen.
     pub fn contains(&self, dot: Dot) -> bool {
         self.0.get(&dot.actor).is_some_and(|spans| holds(spans, dot.number))

@@ -174,7 +174,15 @@ impl Row {
 
     /// The record's value.
     pub fn encode(&self) -> Bytes {
-        encode_entries(Encoder::sized(VERSION, 8 + self.size()), &self.0).finish()
+        encode_entries(Encoder::new(VERSION), &self.0).finish()
+    }
+
+    /// The same, in memory that is lent for it: who encodes many needs no other.
+    pub fn encode_in(&self, memory: &mut Vec<u8>) -> Bytes {
+        let (value, lent) =
+            encode_entries(Encoder::with(VERSION, core::mem::take(memory)), &self.0).finish_in();
+        *memory = lent;
+        value
     }
 
     /// Reads a record's value, of a row of this kind.

@@ -1,6 +1,5 @@
 //! What was decided and is on its way to the disk: what the next write is decided on, and what nobody else sees yet.
 
-use super::durable::Durable;
 use super::memo::{Memo, Memos};
 use super::{Failure, Limits, Origin};
 use baton_core::crdt::{Actor, Change, Clock, Context, Delta, Dot, Entry, Row, RowKey};
@@ -15,7 +14,6 @@ pub(super) const HELD_MAX: usize = 1024;
 
 /// What becomes durable as a whole.
 pub(super) struct Unit {
-    pub sequence: u64,
     pub delta: Delta,
     /// The rows of the delta.
     pub rows: Vec<Altered>,
@@ -35,8 +33,9 @@ pub(super) struct Altered {
 }
 
 pub(super) struct Ahead {
-    /// Rows that the disk doesn't have like this yet, and by which unit.
-    overlay: HashMap<RowKey, (u64, Arc<Row>), foldhash::fast::RandomState>,
+    /// Rows as the next write has to see them. All of them, also those that the disk has like this: so whoever decides never waits for readers, or
+    /// for whoever tells them what is durable.
+    rows: HashMap<RowKey, Arc<Row>, foldhash::fast::RandomState>,
     /// Of every row that isn't there.
     none: Arc<Row>,
     pub context: Context,
@@ -47,11 +46,12 @@ pub(super) struct Ahead {
     pub memos: Memos,
     pub held: VecDeque<Change>,
     pub pending: Vec<Unit>,
-    /// With how many pending units somebody is woken who makes them durable: one, unless earlier ones are on their way.
-    pub wake_at: usize,
-    wake: Arc<Notify>,
-    /// Of the last unit.
-    pub sequence: u64,
+    /// With how many pending units it is time to send them: one, unless earlier ones are on their way.
+    pub send_at: usize,
+    /// It is time: whoever lets go of this sends them.
+    pub is_due: bool,
+    /// Something is held.
+    holds: Arc<Notify>,
     sizes: Sizes,
     limits: Limits,
     pub failed: bool,
@@ -74,10 +74,10 @@ impl Ahead {
         clock: Clock,
         memos: Memos,
         limits: Limits,
-        wake: Arc<Notify>,
+        holds: Arc<Notify>,
     ) -> Self {
         Self {
-            overlay: HashMap::default(),
+            rows: HashMap::default(),
             none: Arc::default(),
             context,
             actor,
@@ -86,9 +86,9 @@ impl Ahead {
             memos,
             held: VecDeque::new(),
             pending: Vec::new(),
-            wake_at: 1,
-            wake,
-            sequence: 0,
+            send_at: 1,
+            is_due: false,
+            holds,
             sizes: Sizes::default(),
             limits,
             failed: false,
@@ -108,9 +108,8 @@ impl Ahead {
     }
 
     /// The row as the next write has to see it.
-    pub fn row(&self, key: &RowKey, durable: &Durable) -> Arc<Row> {
-        let row = self.overlay.get(key).map(|(_, row)| row).or_else(|| durable.shared_row(key));
-        row.unwrap_or(&self.none).clone()
+    pub fn row(&self, key: &RowKey) -> Arc<Row> {
+        self.rows.get(key).unwrap_or(&self.none).clone()
     }
 
     /// Whether a local write may make this of a row.
@@ -137,7 +136,6 @@ impl Ahead {
         memo: Option<Memo>,
         origin: Origin,
     ) -> oneshot::Receiver<()> {
-        self.sequence += 1;
         for change in &staged.delta.changes {
             change.dots().for_each(|dot| self.context.insert(dot));
         }
@@ -146,11 +144,14 @@ impl Ahead {
         }
         for Altered { key, before, after } in &staged.rows {
             self.sizes.moved(key, before, after);
-            self.overlay.insert(key.clone(), (self.sequence, after.clone()));
+            if after.is_empty() {
+                self.rows.remove(key);
+            } else {
+                self.rows.insert(key.clone(), after.clone());
+            }
         }
         let (done, answered) = oneshot::channel();
         self.pending.push(Unit {
-            sequence: self.sequence,
             delta: staged.delta,
             rows: staged.rows,
             adopted,
@@ -159,14 +160,19 @@ impl Ahead {
             clock: self.clock,
             done,
         });
-        if self.pending.len() == self.wake_at {
-            self.wake.notify_one();
-        }
+        self.is_due |= self.pending.len() >= self.send_at;
         answered
     }
 
+    /// A change waits until its time is near.
+    pub fn hold(&mut self, change: Change) {
+        self.held.push_back(change);
+        self.holds.notify_one();
+    }
+
     /// A row that was found on the disk.
-    pub fn found(&mut self, key: &RowKey, row: &Row) {
+    pub fn found(&mut self, key: &RowKey, row: &Arc<Row>) {
+        self.rows.insert(key.clone(), row.clone());
         self.sizes.moved(key, &Row::default(), row);
         for (dot, entry) in row.entries() {
             self.context.insert(*dot);
@@ -180,11 +186,8 @@ impl Ahead {
     pub fn break_down(&mut self) {
         self.failed = true;
         self.pending.clear();
-    }
-
-    /// All units up to this one are durable.
-    pub fn settle(&mut self, sequence: u64) {
-        self.overlay.retain(|_, (since, _)| *since > sequence);
+        // Nothing is under way any more that somebody who closes would have to wait for.
+        self.send_at = 1;
     }
 }
 

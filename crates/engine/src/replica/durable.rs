@@ -2,7 +2,7 @@
 
 use baton_core::crdt::sync::{BUCKETS, Rows, Shown, bucket_of};
 use baton_core::crdt::{Context, Row, RowKey};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -13,7 +13,9 @@ struct Kept {
 }
 
 pub(super) struct Durable {
-    rows: BTreeMap<RowKey, Kept>,
+    rows: HashMap<RowKey, Kept, foldhash::fast::RandomState>,
+    /// Their names: most writes are to rows that are there, and leave it as it is.
+    order: BTreeSet<RowKey>,
     buckets: Vec<Bucket>,
     pub context: Arc<Context>,
 }
@@ -27,35 +29,34 @@ struct Bucket {
 
 impl Durable {
     pub fn new(context: Context) -> Self {
-        Self { rows: BTreeMap::new(), buckets: vec![Bucket::default(); BUCKETS], context: Arc::new(context) }
+        let buckets = vec![Bucket::default(); BUCKETS];
+        Self { rows: HashMap::default(), order: BTreeSet::new(), buckets, context: Arc::new(context) }
     }
 
-    pub fn put(&mut self, key: RowKey, row: Arc<Row>) {
-        let bucket = &mut self.buckets[bucket_of(&key)];
+    pub fn put(&mut self, key: &RowKey, row: Arc<Row>) {
+        let bucket = &mut self.buckets[bucket_of(key)];
         if row.is_empty() {
-            if let Some(gone) = self.rows.remove(&key) {
+            if let Some(gone) = self.rows.remove(key) {
                 bucket.hash = bucket.hash.wrapping_sub(gone.hash);
-                bucket.keys.remove(&key);
+                bucket.keys.remove(key);
+                self.order.remove(key);
             }
             return;
         }
-        let hash = row.hash(&key);
+        let hash = row.hash(key);
         bucket.hash = bucket.hash.wrapping_add(hash);
-        if let Some(known) = self.rows.get_mut(&key) {
+        if let Some(known) = self.rows.get_mut(key) {
             bucket.hash = bucket.hash.wrapping_sub(known.hash);
             *known = Kept { row, hash };
         } else {
             bucket.keys.insert(key.clone());
-            self.rows.insert(key, Kept { row, hash });
+            self.order.insert(key.clone());
+            self.rows.insert(key.clone(), Kept { row, hash });
         }
     }
 
     pub fn row(&self, key: &RowKey) -> Option<&Row> {
-        self.shared_row(key).map(|row| &**row)
-    }
-
-    pub fn shared_row(&self, key: &RowKey) -> Option<&Arc<Row>> {
-        self.rows.get(key).map(|kept| &kept.row)
+        self.rows.get(key).map(|kept| &*kept.row)
     }
 
     pub fn len(&self) -> usize {
@@ -64,7 +65,7 @@ impl Durable {
 
     /// Rows in order from `from`, or from after it.
     pub fn rows_from(&self, from: Bound<&RowKey>) -> impl Iterator<Item = (&RowKey, &Row)> {
-        self.rows.range((from, Bound::Unbounded)).map(|(key, kept)| (key, &*kept.row))
+        self.order.range((from, Bound::Unbounded)).map(|key| (key, &*self.rows[key].row))
     }
 
     /// The first row whose name isn't before these bytes.

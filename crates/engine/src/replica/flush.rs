@@ -1,5 +1,8 @@
-//! The one task that makes writes durable: takes all that is in line, puts it into as few commits as it fits in, and tells
-//! everybody when they are on the disk.
+//! How writes become durable: all that is in line goes to the store in as few commits as it fits in, and everybody is told when they are on
+//! the disk.
+//!
+//! There is no task and no thread for it, since each would have to be woken: whoever puts the last one of a batch in line sends it, and the store's own
+//! thread tells of it and sends the next.
 //!
 //! A commit's context covers what is in that commit or an earlier one, and no more: a dot whose row was lost in a crash must not
 //! count as seen, or nobody would ever send it again.
@@ -11,195 +14,255 @@ use super::{Shared, Told};
 use baton_core::crdt::{Actor, Change, Context, Row, RowKey};
 use baton_core::{Ttl, Write};
 use baton_store::StoreError;
-use std::collections::{HashMap, VecDeque};
-use std::pin::Pin;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-/// How often it looks whether what is held has come near.
-const HELD_EVERY: Duration = Duration::from_secs(1);
 /// What a request that is remembered adds to a commit, name and value.
 const MEMO_BYTES_MAX: usize = 128;
 
 /// Batches on their way to the disk at once: one is synced, and the next one waits at the store.
 const UNDER_WAY_MAX: usize = 2;
+/// Bytes of a batch: the store's queue has to have room for all that are under way.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+/// How long a batch may gather when there is company.
+const GATHER: Duration = Duration::from_micros(30);
 
 pub(super) struct Flusher {
-    shared: Arc<Shared>,
-    /// What the commits so far cover.
-    written: Context,
-    actor: Actor,
+    /// In the order in which they were sent, and in which they are told of.
     under_way: VecDeque<Batch>,
+    /// Somebody tells of the first one.
+    is_telling: bool,
+    /// None while somebody uses it to send: so whoever only says what has become durable doesn't wait for that.
+    encoding: Option<Encoding>,
     /// Units in the last batches: as many callers may soon be back.
     company: [usize; UNDER_WAY_MAX],
 }
 
-/// What the store says of a batch, once it is on the disk.
-type Appending = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
-
 /// Units that are on their way together.
 struct Batch {
     units: Vec<Unit>,
-    /// None if there is nothing to write.
-    durable: Option<Appending>,
+    /// How many there were, also while they are told of.
+    count: usize,
+    /// What is seen once they are durable, and wasn't before.
+    covers: Context,
+    is_durable: bool,
 }
 
-impl Batch {
-    async fn durable(&mut self) -> Result<(), StoreError> {
-        match &mut self.durable {
-            Some(durable) => durable.await,
-            None => Ok(()),
+/// Makes commits of units.
+struct Encoding {
+    /// What the commits so far cover.
+    written: Context,
+    actor: Actor,
+    /// For making records' values in.
+    memory: Vec<u8>,
+}
+
+/// Sends what is in line, if it is time and nobody does, and tells of what is durable.
+pub(super) fn send(shared: &Arc<Shared>) {
+    let mut flusher = shared.flusher();
+    while let Some((units, mut encoding)) = flusher.begin(shared) {
+        drop(flusher);
+        let (commits, covers) = encoding.commits(&units);
+        flusher = shared.flusher();
+        flusher.encoding = Some(encoding);
+        if shared.line().failed {
+            // It covers what was lost. Whoever waits for it hears that its outcome is unknown.
+            continue;
+        }
+        flusher.note(units, covers, commits.is_empty());
+        flusher.append(shared, commits);
+    }
+    drop(flusher);
+    tell(shared);
+}
+
+/// Tells of what is durable, each batch after those before it, unless somebody does.
+fn tell(shared: &Shared) {
+    let mut flusher = shared.flusher();
+    while !flusher.is_telling
+        && let Some(first) = flusher.under_way.front_mut()
+        && first.is_durable
+    {
+        let (units, covers) = (std::mem::take(&mut first.units), std::mem::take(&mut first.covers));
+        flusher.is_telling = true;
+        drop(flusher);
+        publish(shared, units, &covers);
+        flusher = shared.flusher();
+        flusher.is_telling = false;
+        flusher.under_way.pop_front();
+    }
+}
+
+fn publish(shared: &Shared, mut units: Vec<Unit>, covers: &Context) {
+    {
+        let mut durable = shared.durable.write().expect("no panic while held");
+        units.iter().flat_map(|unit| &unit.rows).for_each(|row| durable.put(&row.key, row.after.clone()));
+        Arc::make_mut(&mut durable.context).join(covers);
+    }
+    shared.grown.send_modify(|times| *times += 1);
+    if shared.changes.receiver_count() > 0 {
+        for unit in units.iter_mut().filter(|unit| !unit.delta.changes.is_empty()) {
+            let told = Told { delta: std::mem::take(&mut unit.delta), origin: unit.origin };
+            // The last listener may have gone meanwhile.
+            drop(shared.changes.send(Arc::new(told)));
+        }
+    }
+    // One wake-up for all of them. What they were made of goes where it was made: elsewhere that takes several times as long. A caller may have
+    // gone; it is done all the same.
+    shared.callers.spawn(async move { units.into_iter().for_each(|unit| unit.done.send(()).unwrap_or(())) });
+}
+
+/// Waits a moment for those who were answered together, as they are soon back together, if nothing else is under way. Half of them are enough: the
+/// others then come while these are synced. It spins, since the wait is shorter than any sleep.
+fn gather(shared: &Arc<Shared>) {
+    let sent = {
+        let flusher = shared.flusher();
+        let enough = flusher.company.iter().sum::<usize>() / 2;
+        if !flusher.under_way.is_empty() || enough < 2 {
+            return;
+        }
+        shared.line().send_at = enough;
+        shared.batches.load(Ordering::Relaxed)
+    };
+    let until = Instant::now() + GATHER;
+    // Whoever comes as the last of them sends it.
+    while shared.batches.load(Ordering::Relaxed) == sent && Instant::now() < until {
+        (0..64).for_each(|_| std::hint::spin_loop());
+    }
+    send(shared);
+}
+
+/// Told by the store what became of a batch; dropped untold if the store is no more.
+struct Landing(Option<Arc<Shared>>);
+
+impl Landing {
+    fn land(mut self, done: Result<(), StoreError>) {
+        let Some(shared) = self.0.take() else { return };
+        match done {
+            Ok(()) => {
+                shared.flusher().has_landed();
+                send(&shared);
+                gather(&shared);
+            }
+            Err(error) => shared.flusher().break_down(&shared, &error),
+        }
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take() {
+            // Not here: whoever drops it may be at the flusher.
+            shared.callers.clone().spawn_blocking(move || {
+                let error = StoreError::Unknown { detail: "the store's writer has gone".into() };
+                shared.flusher().break_down(&shared, &error);
+            });
         }
     }
 }
 
 impl Flusher {
     /// `written` is what is on the disk.
-    pub fn new(shared: Arc<Shared>, written: Context, actor: Actor) -> Self {
-        Self { shared, written, actor, under_way: VecDeque::new(), company: [0; UNDER_WAY_MAX] }
+    pub fn new(written: Context, actor: Actor) -> Self {
+        let encoding = Some(Encoding { written, actor, memory: Vec::new() });
+        Self { under_way: VecDeque::new(), is_telling: false, encoding, company: [0; UNDER_WAY_MAX] }
     }
 
-    pub async fn run(mut self) {
-        if let Err(error) = self.serve().await {
-            tracing::error!(%error, "the replica's disk can't take a commit: nothing more is written");
-            self.shared.ahead().break_down();
-        }
-    }
-
-    /// Goes on until the replica is closed.
-    async fn serve(&mut self) -> Result<(), StoreError> {
-        loop {
-            if self.under_way.is_empty() {
-                self.gather().await;
-            }
-            self.send_next()?;
-            let wake = self.shared.wake.clone();
-            let Some(first) = self.under_way.front_mut() else {
-                if self.is_over().await {
-                    return Ok(());
-                }
-                continue;
-            };
-            let done = tokio::select! {
-                biased;
-                done = first.durable() => done,
-                () = wake.notified() => continue,
-            };
-            done?;
-            let done = self.under_way.pop_front();
-            // First, so that the disk is busy while these are told.
-            self.send_next()?;
-            done.into_iter().for_each(|batch| self.publish(batch.units));
-        }
-    }
-
-    /// Nothing is under way: waits for more, unless there won't be any.
-    async fn is_over(&mut self) -> bool {
-        let (closed, holds) = {
-            let ahead = self.shared.ahead();
-            if !ahead.pending.is_empty() {
-                return false;
-            }
-            (ahead.closed, !ahead.held.is_empty())
+    /// Takes what is in line, if it is time to send it: at once if nothing is under way. Behind a batch it waits until there is as much, so that callers
+    /// don't split into many that have a sync each.
+    fn begin(&mut self, shared: &Shared) -> Option<(Vec<Unit>, Encoding)> {
+        self.encoding.as_ref()?;
+        let mut ahead_of_it = self.under_way.iter().rev().filter(|batch| !batch.is_durable);
+        let enough = match (ahead_of_it.next(), ahead_of_it.count()) {
+            (None, _) => 1,
+            (Some(last), others) if others + 1 < UNDER_WAY_MAX => last.count,
+            _ => usize::MAX,
         };
-        if holds && !closed {
-            // Late or not, what is held is looked at.
-            drop(tokio::time::timeout(HELD_EVERY, self.shared.wake.notified()).await);
-            let mut ahead = self.shared.ahead();
-            ahead.release(&self.shared.durable(), self.shared.now_ms());
-        } else if !closed {
-            self.shared.wake.notified().await;
-        }
-        closed
-    }
-
-    /// Lets those who can run go first, as long as more of them come: who was answered together is soon back together. Half of them are enough,
-    /// the others then come while these are synced.
-    async fn gather(&mut self) {
-        let pending = || self.shared.ahead().pending.len();
-        let enough = self.company.iter().sum::<usize>() / 2;
-        let mut found = pending();
-        while found > 0 && found < enough {
-            tokio::task::yield_now().await;
-            let now = pending();
-            if now == found {
-                return;
-            }
-            found = now;
-        }
-    }
-
-    /// Sends what is in line, if it is time: at once if nothing is under way. Behind a batch it waits until there is as much, so that callers don't
-    /// split into many that have a sync each.
-    fn send_next(&mut self) -> Result<(), StoreError> {
         let units = {
-            let mut ahead = self.shared.ahead();
-            let enough = match (self.under_way.len(), self.under_way.back()) {
-                (UNDER_WAY_MAX.., _) => usize::MAX,
-                (_, Some(last)) => last.units.len(),
-                (_, None) => 1,
+            let mut line = shared.line();
+            if line.pending.len() < enough {
+                line.send_at = enough;
+                return None;
+            }
+            // Until this one is under way nobody else sends.
+            line.send_at = usize::MAX;
+            let mut bytes = 0;
+            let mut has_room = |unit: &Unit| {
+                bytes += size(unit);
+                bytes <= BATCH_BYTES_MAX
             };
-            if ahead.pending.len() < enough {
-                ahead.wake_at = enough;
-                return Ok(());
-            }
-            let next = Vec::with_capacity(ahead.pending.len());
-            // Who comes now finds this one under way: see above.
-            ahead.wake_at = if self.under_way.is_empty() { ahead.pending.len() } else { usize::MAX };
-            std::mem::replace(&mut ahead.pending, next)
+            let count = line.pending.iter().take_while(|unit| has_room(unit)).count().max(1);
+            let mut rest = line.pending.split_off(count);
+            // As many may soon be back.
+            rest.reserve(count);
+            std::mem::replace(&mut line.pending, rest)
         };
+        shared.batches.fetch_add(1, Ordering::Relaxed);
         self.company = [self.company[1], units.len()];
-        let mut durable = None;
-        for writes in self.commits(&units) {
+        Some((units, self.encoding.take()?))
+    }
+
+    /// Units are under way. Those for which nothing has to be written are as durable as what is before them.
+    fn note(&mut self, mut units: Vec<Unit>, covers: Context, is_durable: bool) {
+        match self.under_way.back_mut() {
+            Some(last) if is_durable && !last.is_durable => last.units.append(&mut units),
+            _ => {
+                let count = units.len();
+                self.under_way.push_back(Batch { units, count, covers, is_durable });
+            }
+        }
+    }
+
+    fn append(&mut self, shared: &Arc<Shared>, commits: Vec<Vec<Write>>) {
+        let mut left = commits.len();
+        for writes in commits {
+            left -= 1;
             // If one isn't done those after it aren't either: the last one tells of all.
-            durable = Some(Box::pin(self.shared.store.append(writes)?) as _);
-        }
-        self.under_way.push_back(Batch { units, durable });
-        Ok(())
-    }
-
-    fn publish(&self, mut units: Vec<Unit>) {
-        let Some(last) = units.last().map(|unit| unit.sequence) else { return };
-        {
-            // Whoever decides meanwhile still finds these rows ahead, and the same.
-            let mut durable = self.shared.durable.write().expect("no panic while held");
-            let rows = units.iter_mut().flat_map(|unit| std::mem::take(&mut unit.rows));
-            rows.for_each(|row| durable.put(row.key, row.after));
-            let context = Arc::make_mut(&mut durable.context);
-            units.iter().for_each(|unit| cover(context, unit));
-        }
-        self.shared.ahead().settle(last);
-        self.shared.grown.send_modify(|times| *times += 1);
-        let is_heard = self.shared.changes.receiver_count() > 0;
-        for unit in units {
-            if is_heard && !unit.delta.changes.is_empty() {
-                // The last listener may have gone meanwhile.
-                drop(self.shared.changes.send(Arc::new(Told { delta: unit.delta, origin: unit.origin })));
+            let landing = (left == 0).then(|| Landing(Some(shared.clone())));
+            let landed = move |done| {
+                if let Some(landing) = landing {
+                    landing.land(done);
+                }
+            };
+            if let Err(error) = shared.store.append(writes, landed) {
+                return self.break_down(shared, &error);
             }
-            // The caller may have gone; it is done all the same.
-            unit.done.send(()).ok();
         }
     }
 
-    fn commits(&mut self, units: &[Unit]) -> Vec<Vec<Write>> {
-        let mut commits = Vec::new();
-        let mut draft = Draft::default();
-        for unit in units {
-            if !draft.has_room(unit) {
-                commits.extend(std::mem::take(&mut draft).finish(self));
-            }
-            cover(&mut self.written, unit);
-            draft.add(unit, self.actor);
+    /// The first batch that wasn't durable is.
+    fn has_landed(&mut self) {
+        if let Some(batch) = self.under_way.iter_mut().find(|batch| !batch.is_durable) {
+            batch.is_durable = true;
         }
-        commits.extend(draft.finish(self));
-        commits
+    }
+
+    /// Whoever waits hears that the outcome is unknown.
+    fn break_down(&mut self, shared: &Shared, error: &StoreError) {
+        tracing::error!(%error, "the replica's disk can't take a commit: nothing more is written");
+        // Before anybody hears of it and tries again.
+        shared.line().break_down();
+        self.under_way.retain(|batch| batch.is_durable);
     }
 }
 
-fn cover(context: &mut Context, unit: &Unit) {
-    unit.delta.changes.iter().flat_map(Change::dots).for_each(|dot| context.insert(dot));
-    if let Some(adopted) = &unit.adopted {
-        context.join(adopted);
+impl Encoding {
+    /// The writes of all units, in as few commits as they fit in, and what they cover.
+    fn commits(&mut self, units: &[Unit]) -> (Vec<Vec<Write>>, Context) {
+        let (mut commits, mut covers) = (Vec::new(), Context::default());
+        let mut draft = Draft::default();
+        for unit in units {
+            if !draft.has_room(unit) {
+                covers.join(&draft.covers);
+                commits.extend(std::mem::take(&mut draft).finish(self));
+            }
+            draft.add(unit, &self.written);
+        }
+        covers.join(&draft.covers);
+        commits.extend(draft.finish(self));
+        (commits, covers)
     }
 }
 
@@ -209,7 +272,8 @@ struct Draft<'a> {
     rows: HashMap<&'a RowKey, &'a Row, foldhash::fast::RandomState>,
     rest: Vec<&'a Unit>,
     memos: usize,
-    shards: u16,
+    /// What is seen with it, and wasn't before.
+    covers: Context,
     bytes: usize,
 }
 
@@ -218,32 +282,42 @@ impl<'a> Draft<'a> {
         self.bytes + size(unit) <= UNIT_BYTES_MAX || self.rest.is_empty()
     }
 
-    fn add(&mut self, unit: &'a Unit, own: Actor) {
+    fn add(&mut self, unit: &'a Unit, written: &Context) {
         self.rows.extend(unit.rows.iter().map(|row| (&row.key, &*row.after)));
         self.memos += usize::from(unit.memo.is_some());
-        self.shards |= shards(unit, own);
+        let dots = unit.delta.changes.iter().flat_map(Change::dots);
+        dots.filter(|dot| !written.contains(*dot)).for_each(|dot| self.covers.insert(dot));
+        if let Some(adopted) = &unit.adopted {
+            self.covers.join(adopted);
+        }
         self.bytes += size(unit);
         self.rest.push(unit);
     }
 
-    fn finish(self, flusher: &Flusher) -> Option<Vec<Write>> {
+    fn finish(self, encoding: &mut Encoding) -> Option<Vec<Write>> {
+        encoding.written.join(&self.covers);
         let put = |key, value| Write::Put { key, value, ttl: Ttl::Forever };
         let mut writes = Vec::with_capacity(self.rows.len() + self.memos + 2);
         for (key, row) in self.rows {
             let key = records::row(key);
-            writes.push(if row.is_empty() { Write::Delete { key } } else { put(key, row.encode()) });
+            writes.push(if row.is_empty() {
+                Write::Delete { key }
+            } else {
+                put(key, row.encode_in(&mut encoding.memory))
+            });
         }
         for memo in self.rest.iter().filter_map(|unit| unit.memo.as_ref()) {
             writes.push(put(records::memo(memo), memo.encode()));
         }
-        for number in (0..records::SHARDS).filter(|number| self.shards & (1 << number) != 0) {
-            let is_in = |actor| records::shard_of(actor) == number && actor != flusher.actor;
-            writes.push(put(records::shard(number), flusher.written.only(is_in).encode()));
+        let others = self.covers.actors().filter(|actor| *actor != encoding.actor).map(records::shard_of);
+        for number in others.collect::<BTreeSet<_>>() {
+            let is_in = |actor| records::shard_of(actor) == number && actor != encoding.actor;
+            writes.push(put(records::shard(number), encoding.written.only(is_in).encode()));
         }
         // Units that only wait for those before them write nothing.
         let last = self.rest.last().filter(|_| !writes.is_empty())?;
-        let context = flusher.written.only(|actor| actor == flusher.actor);
-        let own = Own { actor: flusher.actor, highest: last.clock.highest(), context };
+        let context = encoding.written.only(|actor| actor == encoding.actor);
+        let own = Own { actor: encoding.actor, highest: last.clock.highest(), context };
         writes.push(put(records::own(), own.encode()));
         Some(writes)
     }
@@ -252,13 +326,4 @@ impl<'a> Draft<'a> {
 fn size(unit: &Unit) -> usize {
     let rows = unit.rows.iter().map(|row| row.key.bytes().len() + row.after.size());
     rows.sum::<usize>() + if unit.memo.is_some() { MEMO_BYTES_MAX } else { 0 }
-}
-
-/// The records of the context that a unit changes, as bits. This run's own dots are in none of them.
-fn shards(unit: &Unit, own: Actor) -> u16 {
-    let told = unit.delta.changes.iter().flat_map(Change::dots).map(|dot| dot.actor);
-    let adopted = unit.adopted.iter().flat_map(|context| context.actors());
-    told.chain(adopted)
-        .filter(|actor| *actor != own)
-        .fold(0, |bits, actor| bits | 1 << records::shard_of(actor))
 }

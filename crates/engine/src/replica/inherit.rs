@@ -74,13 +74,13 @@ impl Replica {
         for done in done.chunks(EDITS_MAX) {
             self.write(done, None).await?;
         }
-        let left = {
-            let mut lineage = self.shared.lineage.lock().expect("no panic while held");
-            lineage.unfolded.retain(|run| !runs.contains(run));
-            lineage.encode()
-        };
-        let write = Write::Put { key: records::lineage(), value: left, ttl: Ttl::Forever };
+        // On the disk first: whoever sees that nothing is left to take over may rely on it after a restart too.
+        let mut left = self.shared.lineage.lock().expect("no panic while held").clone();
+        left.unfolded.retain(|run| !runs.contains(run));
+        let write = Write::Put { key: records::lineage(), value: left.encode(), ttl: Ttl::Forever };
         let commit = Commit { checks: Vec::new(), writes: vec![write] };
-        self.shared.store.commit(commit).await.map(drop).map_err(|_| Failure::Unknown)
+        self.store.commit(commit).await.map_err(|_| Failure::Unknown)?;
+        *self.shared.lineage.lock().expect("no panic while held") = left;
+        Ok(())
     }
 }

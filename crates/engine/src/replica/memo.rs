@@ -6,9 +6,10 @@
 //! Layout, version 1: request id (16), digest (8), actor (16), first and last number of the dots it made (0 if none),
 //! and a number that grows with every memo.
 
+use super::Written;
 use baton_core::Bytes;
 use baton_core::codec::{Decoder, Encoder, Unreadable};
-use baton_core::crdt::{Actor, Context, Dot, RequestId};
+use baton_core::crdt::{Actor, RequestId};
 use std::collections::HashMap;
 
 /// Lanes that writers are spread over.
@@ -52,10 +53,9 @@ impl Memo {
         Ok(Self { id, digest, actor, dots, sequence, lane, slot })
     }
 
-    /// What was seen by whoever has seen that request's effect.
-    pub fn context(&self) -> Context {
-        let (first, last) = self.dots;
-        (first.max(1)..=last).map(|number| Dot { actor: self.actor, number }).collect()
+    /// The answer again.
+    pub fn answer(&self) -> Written {
+        Written { actor: self.actor, dots: self.dots, replayed: true }
     }
 }
 
@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn a_memo_says_which_dots_its_request_made() {
         let mut memos = Memos::default();
-        assert_eq!(remember(&mut memos, 0, 4).context().len(), 3);
+        assert_eq!(remember(&mut memos, 0, 4).answer().context().len(), 3);
         let nothing = memos.remember(RequestId([0; 16]), 0, [0; 8], Actor([1; 16]), (0, 0));
-        assert!(nothing.context().is_empty());
+        assert!(nothing.answer().context().is_empty());
     }
 }

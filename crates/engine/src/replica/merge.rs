@@ -116,9 +116,8 @@ impl Replica {
         let now_ms = self.shared.now_ms();
         let mut ahead = self.shared.ahead();
         ahead.ready()?;
-        let durable = self.shared.durable();
-        let changes = changes(&ahead, &durable);
-        let merged = ahead.take_in(changes, &durable, now_ms);
+        let changes = changes(&ahead, &self.shared.durable());
+        let merged = ahead.take_in(changes, now_ms);
         Ok((merged, ahead.barrier()))
     }
 }
@@ -134,7 +133,7 @@ fn differences(ahead: &Ahead, durable: &Durable, shown: &Shown, their_context: &
     keys.sort();
     keys.dedup();
     let changes = keys.iter().map(|key| {
-        let row = ahead.row(key, durable);
+        let row = ahead.row(key);
         row.difference(&ahead.context, key, theirs(key).unwrap_or(&none), their_context)
     });
     changes.filter(|change| !change.is_empty()).collect()
@@ -142,7 +141,7 @@ fn differences(ahead: &Ahead, durable: &Durable, shown: &Shown, their_context: &
 
 impl Ahead {
     /// Takes changes in, in as many units as they need: a commit has room for few.
-    pub(super) fn take_in(&mut self, changes: Vec<Change>, durable: &Durable, now_ms: u64) -> Merged {
+    pub(super) fn take_in(&mut self, changes: Vec<Change>, now_ms: u64) -> Merged {
         let mut merged = Merged::default();
         let (mut staged, mut bytes) = (Staged::default(), 0);
         for change in changes {
@@ -151,7 +150,7 @@ impl Ahead {
                     merged.held += 1;
                 } else if self.held.len() < HELD_MAX {
                     tracing::warn!(row = ?change.key, "a change is from the future: it waits");
-                    self.held.push_back(change);
+                    self.hold(change);
                     merged.held += 1;
                 } else {
                     merged.skipped += 1;
@@ -160,7 +159,7 @@ impl Ahead {
             }
             let row = match staged.row(&change.key) {
                 Some(row) => row.clone(),
-                None => self.row(&change.key, durable),
+                None => self.row(&change.key),
             };
             let after = row.after(&change, &self.context);
             if after == *row && change.dots().all(|dot| self.context.contains(dot)) {
@@ -200,11 +199,11 @@ impl Ahead {
     }
 
     /// Takes in what was held and is near now.
-    pub(super) fn release(&mut self, durable: &Durable, now_ms: u64) {
+    pub(super) fn release(&mut self, now_ms: u64) {
         let held = std::mem::take(&mut self.held);
         let (early, near): (Vec<_>, Vec<_>) = held.into_iter().partition(|change| is_early(change, now_ms));
         self.held = early.into();
-        self.take_in(near, durable, now_ms);
+        self.take_in(near, now_ms);
     }
 }
 

@@ -11,7 +11,7 @@
 //! - `retire`: runs that are over for good; [`Run`]
 //! - `lineage`: the runs that this directory had before; `inherit`: what they counted becomes this run's
 //! - `ahead`: what was decided and isn't durable yet; `durable`: what is
-//! - `flush`: the one task that makes it so
+//! - `flush`: how it becomes so; `held`: what waits for its time to come near
 //! - `memo`: requests that were answered
 //! - `records`: names and layouts on the disk
 //!
@@ -27,6 +27,7 @@
 mod ahead;
 mod durable;
 mod flush;
+mod held;
 mod inherit;
 mod lineage;
 mod memo;
@@ -50,12 +51,15 @@ pub use write::{EDITS_MAX, Request, Written};
 
 use ahead::Ahead;
 use baton_core::crdt::{Actor, Context, Delta, EditRefused};
-use baton_store::embedded::Embedded;
 use baton_store::embedded::time::Time;
+use baton_store::embedded::{Appender, Embedded};
 use durable::Durable;
+use flush::Flusher;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
-use tokio::sync::{Notify, broadcast, watch};
-use tokio::task::JoinHandle;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, broadcast, oneshot, watch};
 
 /// Changes that a slow listener may be behind: after that it is told that it lost some, and has to compare.
 const CHANGES_MAX: usize = 4 * 1024;
@@ -138,26 +142,74 @@ pub struct Size {
 /// A replica in a directory of this machine.
 pub struct Replica {
     shared: Arc<Shared>,
-    flusher: Mutex<Option<JoinHandle<()>>>,
+    /// Not in what is shared: its own thread has that too, and couldn't wait for its own end.
+    store: Embedded,
 }
 
 struct Shared {
-    store: Embedded,
+    store: Appender,
     time: Arc<dyn Time>,
     /// Always locked before `durable`.
     ahead: Mutex<Ahead>,
     durable: RwLock<Durable>,
     lineage: Mutex<lineage::Lineage>,
-    /// For whoever makes writes durable: there are some.
-    wake: Arc<Notify>,
+    /// How many were taken out of the line, to be looked at without a lock.
+    batches: AtomicUsize,
+    /// Locked before `ahead`, and never while that is.
+    flusher: Mutex<Flusher>,
+    /// Where callers are told.
+    callers: Handle,
+    /// Something is held, or the replica is closed.
+    holds: Arc<Notify>,
     /// Moves when the durable context grows.
     grown: watch::Sender<u64>,
     changes: broadcast::Sender<Arc<Told>>,
 }
 
+/// What is ahead, for whoever looks at it or decides. When it is let go, what it is time for is sent.
+struct Deciding<'a> {
+    shared: &'a Arc<Shared>,
+    /// There until the end.
+    ahead: Option<MutexGuard<'a, Ahead>>,
+}
+
+impl Deref for Deciding<'_> {
+    type Target = Ahead;
+
+    fn deref(&self) -> &Ahead {
+        self.ahead.as_ref().expect("there until the end")
+    }
+}
+
+impl DerefMut for Deciding<'_> {
+    fn deref_mut(&mut self) -> &mut Ahead {
+        self.ahead.as_mut().expect("there until the end")
+    }
+}
+
+impl Drop for Deciding<'_> {
+    fn drop(&mut self) {
+        let is_due = std::mem::take(&mut self.is_due);
+        self.ahead = None;
+        if is_due {
+            flush::send(self.shared);
+        }
+    }
+}
+
 impl Shared {
-    fn ahead(&self) -> MutexGuard<'_, Ahead> {
+    /// `durable` must be let go before it.
+    fn ahead(self: &Arc<Self>) -> Deciding<'_> {
+        Deciding { shared: self, ahead: Some(self.line()) }
+    }
+
+    /// What is ahead, for whoever sends it.
+    fn line(&self) -> MutexGuard<'_, Ahead> {
         self.ahead.lock().expect("no panic while held")
+    }
+
+    fn flusher(&self) -> MutexGuard<'_, Flusher> {
+        self.flusher.lock().expect("no panic while held")
     }
 
     fn durable(&self) -> RwLockReadGuard<'_, Durable> {
@@ -207,24 +259,25 @@ impl Replica {
 
     /// Makes what is on its way durable, and lets go of the directory.
     pub async fn close(&self) {
-        self.stop();
-        let flusher = self.flusher.lock().expect("no panic while held").take();
-        if let Some(flusher) = flusher
-            && flusher.await.is_err()
-        {
-            tracing::error!("the replica's task panicked");
+        let settled = self.stop();
+        if settled.await.is_err() {
+            tracing::error!("what was on its way when the replica was closed may be lost");
         }
-        self.shared.store.close();
+        self.store.close();
     }
 
-    fn stop(&self) {
-        self.shared.ahead().closed = true;
-        self.shared.wake.notify_one();
+    /// Nothing more is written. Answered when what is in line is durable.
+    fn stop(&self) -> oneshot::Receiver<()> {
+        let mut ahead = self.shared.ahead();
+        ahead.closed = true;
+        self.shared.holds.notify_one();
+        ahead.barrier()
     }
 }
 
 impl Drop for Replica {
     fn drop(&mut self) {
-        self.stop();
+        // Nobody waits for what isn't on its way yet.
+        drop(self.stop());
     }
 }

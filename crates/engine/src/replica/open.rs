@@ -6,7 +6,7 @@ use super::flush::Flusher;
 use super::lineage::Lineage;
 use super::memo::{Memo, Memos};
 use super::records::{self, Found, Own};
-use super::{CHANGES_MAX, Limits, Replica, Shared};
+use super::{CHANGES_MAX, Limits, Replica, Shared, held};
 use crate::random::Random;
 use baton_core::crdt::{Actor, Clock, Context, Row, RowKey};
 use baton_core::{Commit, Outcome, Record, Ttl, Write};
@@ -14,7 +14,9 @@ use baton_store::embedded::time::{RealTime, Time};
 use baton_store::embedded::{Embedded, Home};
 use baton_store::{Store, StoreError};
 use std::path::Path;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, RwLock};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast, watch};
 
 /// Records read at a time.
@@ -89,31 +91,33 @@ impl Replica {
         if let Some(before) = &found.own {
             found.context.join(&before.context);
         }
-        let wake = Arc::new(Notify::new());
+        let holds = Arc::new(Notify::new());
         let mut ahead =
-            Ahead::new(actor, found.context, found.clock, found.memos, options.limits, wake.clone());
+            Ahead::new(actor, found.context, found.clock, found.memos, options.limits, holds.clone());
         found.rows.iter().for_each(|(key, row)| ahead.found(key, row));
         let mut durable = Durable::new(ahead.context.clone());
-        found.rows.into_iter().for_each(|(key, row)| durable.put(key, Arc::new(row)));
-        let written = ahead.context.clone();
+        found.rows.into_iter().for_each(|(key, row)| durable.put(&key, row));
         let shared = Arc::new(Shared {
-            store,
+            store: store.appender(),
             time: options.time,
+            batches: AtomicUsize::new(0),
+            flusher: Mutex::new(Flusher::new(ahead.context.clone(), actor)),
             ahead: Mutex::new(ahead),
             durable: RwLock::new(durable),
             lineage: Mutex::new(lineage),
-            wake,
+            callers: Handle::current(),
+            holds,
             grown: watch::Sender::new(0),
             changes: broadcast::Sender::new(CHANGES_MAX),
         });
-        let flusher = Flusher::new(shared.clone(), written, actor);
-        Ok(Self { shared, flusher: Mutex::new(Some(tokio::spawn(flusher.run()))) })
+        tokio::spawn(held::keep(Arc::downgrade(&shared), shared.holds.clone()));
+        Ok(Self { shared, store })
     }
 }
 
 #[derive(Default)]
 struct Loaded {
-    rows: Vec<(RowKey, Row)>,
+    rows: Vec<(RowKey, Arc<Row>)>,
     context: Context,
     own: Option<Own>,
     lineage: Lineage,
@@ -143,7 +147,7 @@ impl Loaded {
         match records::found(&record.key.name)? {
             Found::Row(key) => {
                 let row = Row::decode(&record.value, key.kind())?;
-                self.rows.push((key, row));
+                self.rows.push((key, Arc::new(row)));
             }
             Found::Own => {
                 let own = Own::decode(&record.value)?;

@@ -52,7 +52,7 @@ impl Replica {
             let from = after.map_or(Bound::Unbounded, Bound::Excluded);
             for (looked_at, (key, _)) in durable.rows_from(from).enumerate() {
                 // What isn't durable yet counts too: the row may be another by now.
-                let row = ahead.row(key, &durable);
+                let row = ahead.row(key);
                 let mut dots = staged.dots;
                 let mut mint = || {
                     dots += 1;

@@ -3,7 +3,7 @@
 use super::ahead::{Ahead, Staged};
 use super::memo::lane;
 use super::{Failure, Origin, Replica};
-use baton_core::crdt::{Context, Dot, Edit, RequestId};
+use baton_core::crdt::{Actor, Context, Edit, RequestId};
 use tokio::sync::oneshot;
 
 /// Edits in one write: with what else a commit has to say they fit in one.
@@ -23,10 +23,19 @@ pub struct Request<'a> {
 /// A write that is durable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Written {
-    /// What was seen by whoever has seen this write. Empty if it changed nothing.
-    pub context: Context,
+    pub(super) actor: Actor,
+    /// The dots it made, from one to the other; 0 if it changed nothing.
+    pub(super) dots: (u64, u64),
     /// Whether it had been done before, and was only answered again.
     pub replayed: bool,
+}
+
+impl Written {
+    /// What was seen by whoever has seen this write. Empty if it changed nothing.
+    pub fn context(&self) -> Context {
+        let (first, last) = self.dots;
+        Context::span(self.actor, first.max(1), last)
+    }
 }
 
 impl Replica {
@@ -55,8 +64,7 @@ impl Replica {
             if memo.digest != digest {
                 return Err(Failure::RequestReused);
             }
-            let written = Written { context: memo.context(), replayed: true };
-            return Ok((written, ahead.barrier()));
+            return Ok((memo.answer(), ahead.barrier()));
         }
         let staged = self.stage(&mut ahead, edits)?;
         let (first, last) = (ahead.number + 1, ahead.number + staged.dots);
@@ -65,19 +73,17 @@ impl Replica {
         ahead.number = last;
         let memo = asked.map(|(id, lane, digest)| ahead.memos.remember(id, lane, digest, actor, dots));
         let durable = ahead.enqueue(staged, None, memo, Origin::Local);
-        drop(ahead);
-        let context = (first..=last).map(|number| Dot { actor, number }).collect();
-        Ok((Written { context, replayed: false }, durable))
+        Ok((Written { actor, dots, replayed: false }, durable))
     }
 
     fn stage(&self, ahead: &mut Ahead, edits: &[Edit]) -> Result<Staged, Failure> {
-        let (now_ms, durable) = (self.shared.now_ms(), self.shared.durable());
+        let now_ms = self.shared.now_ms();
         let mut staged = Staged::default();
         let mut bytes = 0;
         for edit in edits {
             let row = match staged.row(&edit.key) {
                 Some(row) => row.clone(),
-                None => ahead.row(&edit.key, &durable),
+                None => ahead.row(&edit.key),
             };
             let dot = staged.dot(ahead);
             let change =

@@ -45,6 +45,8 @@ async fn a_replica_alone_takes_over_what_its_earlier_runs_counted_and_says_the_s
         slots(&world.replicas[0]).await == 1 && rows(&world.replicas[0]).await.len() == 1
     })
     .await;
+    // The claims go before it is noted that there is nothing more to take over.
+    becomes("nothing to take over", async || world.replicas[0].inheritance().is_empty()).await;
     assert_eq!(count(&world.replicas[0]), STARTS);
     world.restart(0, NEVER).await;
     assert_eq!(count(&world.replicas[0]), STARTS);

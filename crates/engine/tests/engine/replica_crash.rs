@@ -23,7 +23,7 @@ async fn open(disk: &SimulatedDisk) -> Option<Replica> {
     Replica::open_on(store(disk)?, Options::default()).await.ok()
 }
 
-async fn up_again(disk: &SimulatedDisk) -> Replica {
+pub async fn up_again(disk: &SimulatedDisk) -> Replica {
     disk.crash_at(None);
     disk.restart();
     open(disk).await.expect("a disk that works")

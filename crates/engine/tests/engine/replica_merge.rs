@@ -78,13 +78,13 @@ async fn deltas_make_replicas_equal_in_any_order_and_again() {
     }
     assert_eq!(deltas.len(), 3);
     let mut heard = other.changes();
-    assert!(!other.context().covers(&removed.context));
+    assert!(!other.context().covers(&removed.context()));
     for delta in deltas.iter().rev() {
         other.merge(delta.clone()).await.unwrap();
     }
     assert_eq!(heard.try_recv().unwrap().origin, Origin::Merged);
     // The removal is seen although it left nothing, and nothing brings back what it removed.
-    other.after(&removed.context).await;
+    other.after(&removed.context()).await;
     assert_eq!(other.merge(deltas[1].clone()).await.unwrap(), Merged::default());
     assert_eq!(other.elements(&tags, None, 9).value.items, [b"b".as_slice().into()]);
     assert_eq!((count(&one), count(&other)), (5, 7));
@@ -98,7 +98,7 @@ async fn a_read_after_a_context_waits_until_it_was_told_that_much() {
     let delta = told.recv().await.unwrap().delta.clone();
     let (value, merged) = tokio::join!(
         async {
-            other.after(&written.context).await;
+            other.after(&written.context()).await;
             count(&other)
         },
         async {

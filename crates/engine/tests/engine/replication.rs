@@ -133,7 +133,7 @@ async fn a_write_is_told_to_all_others_as_it_happens_and_costs_little() {
     let tags = Object::plain("n", "tags");
     let written = world.replicas[0].write(&[Edit::insert(&tags, b"element")], None).await.unwrap();
     for other in &world.replicas[1..] {
-        tokio::time::timeout(SOON, other.after(&written.context)).await.expect("it is told");
+        tokio::time::timeout(SOON, other.after(&written.context())).await.expect("it is told");
         assert!(other.contains(&tags, b"element").value);
     }
     let told = async {

@@ -60,7 +60,7 @@ async fn added(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     let edit = Edit { key: crdt::object(&name).row(to_core(kind)), act };
     let written = crdt::write(replica, &[edit], request.writer.as_ref(), request.request_id.as_ref()).await?;
     let state = CounterState {
-        context: written.context.to_text(),
+        context: written.context().to_text(),
         replayed: written.replayed,
         ..state(replica, &name, kind)
     };

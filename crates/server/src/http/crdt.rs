@@ -201,9 +201,9 @@ pub(super) async fn removed(exchange: &Exchange, kinds: &[CrdtKind]) -> Result<R
     let _place = exchange.enter(Class::Work)?;
     let replica = &opened(exchange).await?.replica;
     let edit = Edit { key: object(&name).row(kind), act: Act::Remove(seen) };
-    let Written { context, replayed } = write(replica, &[edit], writer.as_ref(), request_id.as_ref()).await?;
-    let (status, name) = ("REMOVED".into(), name.key().into());
-    Ok(json(StatusCode::OK, &RemovedResponse { status, name, context: context.to_text(), replayed }))
+    let written = write(replica, &[edit], writer.as_ref(), request_id.as_ref()).await?;
+    let (status, name, context) = ("REMOVED".into(), name.key().into(), written.context().to_text());
+    Ok(json(StatusCode::OK, &RemovedResponse { status, name, context, replayed: written.replayed }))
 }
 
 fn unavailable(message: &str, is_unknown: bool) -> Problem {

@@ -51,7 +51,7 @@ async fn changed(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     let _place = exchange.enter(Class::Work)?;
     let replica = &crdt::opened(exchange).await?.replica;
     let written = crdt::write(replica, &edits, request.writer.as_ref(), request.request_id.as_ref()).await?;
-    let (map, context) = (name.key().into(), written.context.to_text());
+    let (map, context) = (name.key().into(), written.context().to_text());
     Ok(json(StatusCode::OK, &MapWritten { map, context, replayed: written.replayed }))
 }
 

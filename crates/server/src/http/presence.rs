@@ -39,7 +39,7 @@ async fn refreshed(exchange: &Exchange, body: Body) -> Result<Response, Problem>
     let (presence, ttl) =
         (&crdt::opened(exchange).await?.presence, Duration::from_millis(request.ttl_millis));
     let written = presence.refresh(name.namespace(), name.key(), &request.member, ttl).await?;
-    let (group, context) = (name.key().into(), written.context.to_text());
+    let (group, context) = (name.key().into(), written.context().to_text());
     Ok(json(StatusCode::OK, &PresenceWritten { group, member: request.member, context }))
 }
 
@@ -62,7 +62,7 @@ async fn left(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     let _place = exchange.enter(Class::Urgent)?;
     let presence = &crdt::opened(exchange).await?.presence;
     let written = presence.leave(name.namespace(), name.key(), &request.member).await?;
-    let (group, context) = (name.key().into(), written.context.to_text());
+    let (group, context) = (name.key().into(), written.context().to_text());
     Ok(json(StatusCode::OK, &PresenceWritten { group, member: request.member, context }))
 }
 

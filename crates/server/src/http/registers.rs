@@ -61,7 +61,7 @@ async fn written(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     let replica = &crdt::opened(exchange).await?.replica;
     let written = crdt::write(replica, &[edit], request.writer.as_ref(), request.request_id.as_ref()).await?;
     let state = RegisterState {
-        context: written.context.to_text(),
+        context: written.context().to_text(),
         replayed: written.replayed,
         ..state(replica, &name, kind)
     };

@@ -24,10 +24,13 @@ const CLAIM_BYTES: usize = 256;
 /// Where an answer goes.
 pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
+/// Who is told of what was appended, on the writer's own thread.
+pub(super) type Landed = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
 /// What the writer is asked to do.
 pub(super) enum Request {
     Commit(Commit, Answer<Outcome>),
-    Append(Commit, Answer<()>),
+    Append(Commit, Landed),
     Charge(Charge, Answer<Charged>),
     Read(Vec<Key>, Answer<Reading>),
     Scan(Range, usize, Answer<Page>),
@@ -188,7 +191,7 @@ pub(super) fn refuse(request: Request, detail: &str) {
     let error = unavailable(detail);
     match request {
         Request::Commit(_, answer) => drop(answer.send(Err(error))),
-        Request::Append(_, answer) => drop(answer.send(Err(error))),
+        Request::Append(_, landed) => landed(Err(error)),
         Request::Charge(_, answer) => drop(answer.send(Err(error))),
         Request::Read(_, answer) => drop(answer.send(Err(error))),
         Request::Scan(_, _, answer) => drop(answer.send(Err(error))),

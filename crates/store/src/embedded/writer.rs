@@ -5,7 +5,7 @@
 
 use super::apply::{self, Application};
 use super::log::{Batch, Log};
-use super::queue::{Answer, Copied, Mark, Queue, Request, refuse};
+use super::queue::{Answer, Copied, Landed, Mark, Queue, Request, refuse};
 use super::state::{self, State, View};
 use super::time::{LeaseClock, Time};
 use crate::charge::{self, Charge};
@@ -74,7 +74,7 @@ pub(super) struct Writer {
 /// An answer that waits for the sync.
 enum Reply {
     Commit(Answer<Outcome>, Result<Outcome, StoreError>),
-    Append(Answer<()>, Result<(), StoreError>),
+    Append(Landed, Result<(), StoreError>),
     Charge(Answer<Charged>, Result<Charged, StoreError>),
     Read(Answer<Reading>, Result<Reading, StoreError>),
     Scan(Answer<Page>, Result<Page, StoreError>),
@@ -87,11 +87,10 @@ impl Reply {
     fn send(self) {
         match self {
             Self::Commit(answer, outcome) => drop(answer.send(outcome)),
-            Self::Append(answer, done) => drop(answer.send(done)),
             Self::Charge(answer, charged) => drop(answer.send(charged)),
             Self::Read(answer, reading) => drop(answer.send(reading)),
             Self::Scan(answer, page) => drop(answer.send(page)),
-            Self::Mark(_) | Self::Copy(..) => {}
+            Self::Append(..) | Self::Mark(_) | Self::Copy(..) => {}
         }
     }
 
@@ -173,8 +172,8 @@ impl Writer {
                     let outcome = self.commit(commit, &mut view, now, wall_us, trouble.as_deref());
                     Reply::Commit(answer, outcome)
                 }
-                Request::Append(commit, answer) => {
-                    Reply::Append(answer, self.append(commit, now_us, wall_us, trouble.as_deref()))
+                Request::Append(commit, landed) => {
+                    Reply::Append(landed, self.append(commit, now_us, wall_us, trouble.as_deref()))
                 }
                 Request::Charge(charge, answer) => {
                     let charged = self.charge(&charge, &mut view, now, wall_us, trouble.as_deref());
@@ -383,7 +382,7 @@ impl Writer {
             clock_us: self.durable_us,
             revision: self.revision,
         };
-        let mut callers = Vec::with_capacity(replies.len());
+        let (mut callers, mut landed) = (Vec::with_capacity(replies.len()), Vec::new());
         for reply in replies {
             match reply {
                 Reply::Mark(answer) => {
@@ -394,7 +393,7 @@ impl Writer {
                 Reply::Commit(answer, outcome) => {
                     callers.push(Reply::Commit(answer, self.unless_dead(outcome)))
                 }
-                Reply::Append(answer, done) => callers.push(Reply::Append(answer, self.unless_dead(done))),
+                Reply::Append(tell, done) => landed.push((tell, self.unless_dead(done))),
                 Reply::Charge(answer, charged) => {
                     callers.push(Reply::Charge(answer, self.unless_dead(charged)))
                 }
@@ -409,6 +408,7 @@ impl Writer {
             }
             _ => callers.into_iter().for_each(Reply::send),
         }
+        landed.into_iter().for_each(|(tell, done)| tell(done));
     }
 
     /// Nobody hears of what may not be durable.

@@ -4,7 +4,7 @@
 use super::{Disk, DiskFile};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// Writes that weren't synced survive a crash in pieces of this size.
 const SECTOR_BYTES: usize = 64;
@@ -36,7 +36,7 @@ impl Random {
 
 /// The disk. A clone is the same disk.
 #[derive(Clone)]
-pub struct SimulatedDisk(Arc<Mutex<World>>);
+pub struct SimulatedDisk(Arc<(Mutex<World>, Condvar)>);
 
 struct World {
     random: Random,
@@ -52,6 +52,8 @@ struct World {
     run: u64,
     capacity_bytes: u64,
     syncs_fail: bool,
+    syncs_wait: bool,
+    syncs: u64,
 }
 
 #[derive(Clone)]
@@ -75,7 +77,7 @@ enum Pending {
 impl SimulatedDisk {
     /// An empty disk.
     pub fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new(World {
+        let world = World {
             random: Random::new(seed),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
@@ -87,11 +89,14 @@ impl SimulatedDisk {
             run: 0,
             capacity_bytes: u64::MAX,
             syncs_fail: false,
-        })))
+            syncs_wait: false,
+            syncs: 0,
+        };
+        Self(Arc::new((Mutex::new(world), Condvar::new())))
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {
-        self.0.lock().expect("no panic while held")
+        self.0.0.lock().expect("no panic while held")
     }
 
     /// How many changes it was asked for so far.
@@ -117,6 +122,17 @@ impl SimulatedDisk {
     /// Syncs fail from now on, or work again.
     pub fn fail_syncs(&self, fail: bool) {
         self.lock().syncs_fail = fail;
+    }
+
+    /// Syncs of files take until this is said otherwise.
+    pub fn hold_syncs(&self, hold: bool) {
+        self.lock().syncs_wait = hold;
+        self.0.1.notify_all();
+    }
+
+    /// How many syncs of files have begun.
+    pub fn syncs(&self) -> u64 {
+        self.lock().syncs
     }
 
     /// The bytes of a file.
@@ -331,6 +347,9 @@ impl DiskFile for SimulatedFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut world = self.disk.lock();
+        world.syncs += 1;
+        let held = self.disk.0.1.wait_while(world, |world| world.syncs_wait);
+        let mut world = held.expect("no panic while held");
         let crash = world.step(self.run)?;
         if world.syncs_fail {
             return Err(io::Error::other("the disk failed"));
