@@ -34,6 +34,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// As in the `baton` binary: what is measured in this process, the store and the replica, runs there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// However slow the machine, it ends.
 const RUN_MAX: Duration = Duration::from_secs(60 * 60);
 

@@ -42,7 +42,7 @@ pub async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     bench.report.methods.push((
         "P12, limits",
         format!(
-            "keys like `customer:123456`. In the SDK: growth of a process's resident memory when every key has been checked and has a lease. At \
+            "keys like `customer:123456`. In the SDK: growth of a process's resident memory, with this program's allocator, when every key has been checked and has a lease. At \
              the node: growth of `baton serve --store redis://…`, whose meters are in Redis, when every key was checked twice over {CALLERS} \
              connections, {TOGETHER} keys a request, and has a lease: the first check makes a key known, the second leases. That many were granted, by \
              the node's own count, and they live for an hour. A node gives leases to 1,048,576 keys at a time and asks the store for the others."
