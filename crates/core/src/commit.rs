@@ -78,6 +78,14 @@ pub enum Write {
 }
 
 impl Write {
+    /// How many bytes of a name and a value it carries.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Put { key, value, .. } => key.name.len() + value.len(),
+            Self::Touch { key, .. } | Self::Delete { key } => key.name.len(),
+        }
+    }
+
     /// The key it changes.
     pub fn key(&self) -> &Key {
         match self {
@@ -104,14 +112,7 @@ impl Commit {
     /// How many bytes of names and values it carries, against [`COMMIT_BYTES_MAX`].
     pub fn bytes(&self) -> usize {
         let checks: usize = self.checks.iter().map(|check| check.key().name.len()).sum();
-        let writes: usize = self
-            .writes
-            .iter()
-            .map(|write| match write {
-                Write::Put { key, value, .. } => key.name.len() + value.len(),
-                Write::Touch { key, .. } | Write::Delete { key } => key.name.len(),
-            })
-            .sum();
+        let writes: usize = self.writes.iter().map(Write::bytes).sum();
         checks + writes
     }
 }

@@ -28,6 +28,7 @@ mod engine {
     mod replica;
     mod replica_crash;
     mod replica_flush;
+    mod replica_gaps;
     mod replica_merge;
     mod replication;
     mod shares;

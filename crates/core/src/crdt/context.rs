@@ -11,8 +11,12 @@ use alloc::vec::Vec;
 
 /// The most actors in a context that comes from outside.
 pub const ACTORS_MAX: usize = 16 * 1024;
-/// The most spans of one actor: each but the first stands for something that was missed, and comes with the next repair.
+/// The most spans of one actor that a replica makes of what others tell: each but the first stands for something that was missed, and comes with the next repair.
 pub const SPANS_MAX: usize = 1024;
+/// The most that are read: a replica's own changes may make as many more, and a page's rows add some.
+const SPANS_READ_MAX: u64 = 4 * SPANS_MAX as u64;
+/// Fewer are put in one by one: each may move all that come after it.
+const FEW_SPANS: usize = 8;
 
 const VERSION: u8 = 1;
 
@@ -46,7 +50,11 @@ impl Context {
     pub fn join(&mut self, other: &Self) {
         for (actor, theirs) in &other.0 {
             let spans = self.0.entry(*actor).or_default();
-            theirs.iter().for_each(|(first, last)| insert(spans, *first, *last));
+            if theirs.len() < FEW_SPANS {
+                theirs.iter().for_each(|(first, last)| insert(spans, *first, *last));
+            } else {
+                *spans = merged(spans, theirs);
+            }
         }
     }
 
@@ -99,10 +107,20 @@ impl Context {
         self.0.get(&actor).and_then(|spans| spans.last()).map_or(0, |(_, last)| *last)
     }
 
-    /// Whether one more dot would leave more gaps than are remembered.
-    pub fn would_fray(&self, dot: Dot) -> bool {
-        let Some(spans) = self.0.get(&dot.actor) else { return self.0.len() >= ACTORS_MAX };
-        spans.len() >= SPANS_MAX && !self.contains(dot) && self.highest(dot.actor) + 1 != dot.number
+    /// Whether one more dot would leave more than so many spans of its actor, or more actors than are remembered.
+    pub fn would_fray(&self, dot: Dot, spans_max: usize) -> bool {
+        let Some(spans) = self.0.get(&dot.actor) else { return spans_max == 0 || self.0.len() >= ACTORS_MAX };
+        spans.len() >= spans_max && !self.contains(dot) && self.highest(dot.actor) + 1 != dot.number
+    }
+
+    /// How many spans there are of an actor.
+    pub fn span_count(&self, actor: Actor) -> usize {
+        self.0.get(&actor).map_or(0, Vec::len)
+    }
+
+    /// How many actors it knows of.
+    pub fn actor_count(&self) -> usize {
+        self.0.len()
     }
 
     /// The part about the actors that `wanted` picks.
@@ -155,7 +173,7 @@ impl FromIterator<Dot> for Context {
 
 fn decode_spans(from: &mut Decoder<'_>) -> Result<Spans, Unreadable> {
     let count = from.number()?;
-    if count == 0 || count > 2 * SPANS_MAX as u64 {
+    if count == 0 || count > SPANS_READ_MAX {
         return Err(Unreadable);
     }
     let mut spans = Spans::new();
@@ -201,4 +219,23 @@ fn insert(spans: &mut Spans, first: u64, last: u64) {
     let first = spans.get(from).map_or(first, |(begin, _)| first.min(*begin));
     let last = if to > from { last.max(spans[to - 1].1) } else { last };
     spans.splice(from..to, [(first, last)]);
+}
+
+/// Both in one walk.
+fn merged(ours: &[(u64, u64)], theirs: &[(u64, u64)]) -> Spans {
+    let mut spans = Spans::with_capacity(ours.len() + theirs.len());
+    let (mut ours, mut theirs) = (ours.iter().peekable(), theirs.iter().peekable());
+    loop {
+        let next = match (ours.peek(), theirs.peek()) {
+            (Some(our), Some(their)) if their < our => theirs.next(),
+            (None, _) => theirs.next(),
+            (Some(_), _) => ours.next(),
+        };
+        let Some((first, last)) = next else { break };
+        match spans.last_mut() {
+            Some((_, end)) if *first <= end.saturating_add(1) => *end = (*end).max(*last),
+            _ => spans.push((*first, *last)),
+        }
+    }
+    spans
 }

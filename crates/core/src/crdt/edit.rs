@@ -7,6 +7,7 @@ use super::delta::Change;
 use super::dot::{Actor, Dot};
 use super::kind::{Kind, Object, RowKey};
 use super::row::Row;
+use super::seen::Knows;
 use super::{
     CONCURRENT_VALUES_MAX, ELEMENT_BYTES_MAX, ROW_NAME_BYTES_MAX, VALUE_BYTES_MAX, register, removal, set,
 };
@@ -95,12 +96,12 @@ impl Edit {
         Self { key: object.row(kind), act: Act::Put(value.into()) }
     }
 
-    /// The change it makes to its row, if any. `seen` is this replica's context; `now_ms` its wall clock.
+    /// The change it makes to its row, if any. `seen` is what this replica has seen; `now_ms` its wall clock.
     pub fn change(
         &self,
         row: &Row,
         dot: Dot,
-        seen: &Context,
+        seen: &impl Knows,
         clock: &mut Clock,
         now_ms: u64,
     ) -> Result<Option<Change>, EditRefused> {
@@ -134,7 +135,8 @@ impl Edit {
                 let at = clock.tick(now_ms).map_err(EditRefused::ClockSkew)?;
                 Ok(Some(register::replace(row, key, dot, at, value.clone(), seen)))
             }
-            (Act::Remove(given), _) => Ok(removal::remove(row, key, dot, given.as_ref().unwrap_or(seen))),
+            (Act::Remove(Some(given)), _) => Ok(removal::remove(row, key, dot, given)),
+            (Act::Remove(None), _) => Ok(removal::remove(row, key, dot, seen)),
             _ => Err(EditRefused::WrongKind),
         }
     }

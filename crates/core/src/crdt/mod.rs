@@ -3,6 +3,7 @@
 //!
 //! # Layout
 //! - [`dot`], [`context`]: which changes there are, and which were seen
+//! - [`seen`]: which of them a replica tells of, and which only its rows speak for
 //! - [`kind`]: what rows are called
 //! - [`row`]: one counter, element or register; how two replicas' rows are joined
 //! - [`delta`]: what a write changed, to be told to others
@@ -36,6 +37,7 @@ pub mod register;
 pub mod removal;
 pub mod renewal;
 pub mod row;
+pub mod seen;
 pub mod set;
 pub mod sync;
 #[cfg(test)]
@@ -48,6 +50,7 @@ pub use dot::{Actor, Dot};
 pub use edit::{Act, Edit, EditRefused, RequestId, slot_of};
 pub use kind::{Kind, Object, RowKey};
 pub use row::{Entry, Row};
+pub use seen::{Knows, Seen};
 
 /// The most bytes of a register's value.
 pub const VALUE_BYTES_MAX: usize = 16 * 1024;
@@ -57,8 +60,9 @@ pub const ELEMENT_BYTES_MAX: usize = 1024;
 pub const ROW_NAME_BYTES_MAX: usize = 4 * 1024;
 /// The most slots in a counter that a local write may make; beyond it the write is refused.
 pub const ROW_SLOTS_MAX: usize = 1024;
-/// The most entries of a row that are taken from outside: slots that were made concurrently may be more than one replica allows.
-pub const ROW_ENTRIES_MAX: usize = 2 * ROW_SLOTS_MAX;
+/// The most entries of a row that are taken from outside: slots that were made concurrently may be more than one replica allows. What is
+/// beyond it isn't taken in, since nobody could read it.
+pub const ROW_ENTRIES_MAX: usize = 4 * ROW_SLOTS_MAX;
 /// The most concurrent values of a register that a local write may leave; beyond it the write is refused.
 pub const CONCURRENT_VALUES_MAX: usize = 64;
 /// The most changes in one delta.

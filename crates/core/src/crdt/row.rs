@@ -11,11 +11,14 @@ use super::context::Context;
 use super::delta::Change;
 use super::dot::{Actor, Dot};
 use super::kind::{Kind, RowKey};
+use super::seen::Knows;
 use crate::codec::{Decoder, Encoder, Unreadable};
 use crate::record::Bytes;
 use alloc::vec::Vec;
 
 const VERSION: u8 = 1;
+/// What an entry counts as, besides its value: see [`Row::size`].
+pub const ENTRY_SIZE: usize = 64;
 
 /// What a dot says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,25 +101,25 @@ impl Row {
     }
 
     /// The dots of what is live and was seen: what a removal with this context removes.
-    pub fn seen(&self, context: &Context) -> Vec<Dot> {
-        self.dots().filter(|dot| context.contains(*dot)).collect()
+    pub fn seen(&self, by: &impl Knows) -> Vec<Dot> {
+        self.dots().filter(|dot| by.contains(*dot)).collect()
     }
 
-    /// Takes a change in. `context` is of all that this replica has seen, and has to be told of the change's dots
+    /// Takes a change in. `seen` is all that this replica has seen, and has to be told of the change's dots
     /// ([`Change::dots`]) before the next one comes.
-    pub fn apply(&mut self, change: &Change, context: &Context) {
-        *self = self.after(change, context);
+    pub fn apply(&mut self, change: &Change, seen: &impl Knows) {
+        *self = self.after(change, seen);
     }
 
     /// The row as it is after a change; see [`Row::apply`].
-    pub fn after(&self, change: &Change, context: &Context) -> Self {
+    pub fn after(&self, change: &Change, seen: &impl Knows) -> Self {
         let stays = |(dot, _): &&(Dot, Entry)| !change.removed.contains(dot);
         // No more room than it takes: a row may stay for long.
         let mut after = Vec::with_capacity(self.0.iter().filter(stays).count() + change.added.len());
         after.extend(self.0.iter().filter(stays).cloned());
         let mut after = Self(after);
         for (dot, entry) in &change.added {
-            if !context.contains(*dot) && !change.removed.contains(dot) {
+            if !seen.contains(*dot) && !change.removed.contains(dot) {
                 after.insert(*dot, entry.clone());
             }
         }
@@ -127,7 +130,7 @@ impl Row {
     /// only dots that tell something here.
     pub fn difference(
         &self,
-        context: &Context,
+        seen: &impl Knows,
         key: &RowKey,
         theirs: &Self,
         their_context: &Context,
@@ -135,7 +138,7 @@ impl Row {
         let gone = |dot: &Dot| their_context.contains(*dot) && theirs.get(*dot).is_none();
         Change {
             key: key.clone(),
-            added: theirs.0.iter().filter(|(dot, _)| !context.contains(*dot)).cloned().collect(),
+            added: theirs.0.iter().filter(|(dot, _)| !seen.contains(*dot)).cloned().collect(),
             removed: self.dots().filter(gone).collect(),
         }
     }
@@ -158,7 +161,7 @@ impl Row {
             Entry::Value { value, .. } => value.len(),
             Entry::Member | Entry::Tally { .. } => 0,
         });
-        64 * self.0.len() + values.sum::<usize>()
+        ENTRY_SIZE * self.0.len() + values.sum::<usize>()
     }
 
     fn get(&self, dot: Dot) -> Option<&Entry> {

@@ -2,7 +2,7 @@
 
 use super::memo::{Memo, Memos};
 use super::{Failure, Limits, Origin};
-use baton_core::crdt::{Actor, Change, Clock, Context, Delta, Dot, Entry, Row, RowKey};
+use baton_core::crdt::{Actor, Change, Clock, Context, Delta, Dot, Entry, Knows, Row, RowKey, Seen};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{Notify, oneshot};
@@ -17,6 +17,8 @@ pub(super) struct Unit {
     pub delta: Delta,
     /// The rows of the delta.
     pub rows: Vec<Altered>,
+    /// Dots of the delta that nobody is told of: rows speak for them.
+    pub implied: Context,
     /// Another replica's context, when all that it covers was compared.
     pub adopted: Option<Arc<Context>>,
     pub memo: Option<Memo>,
@@ -38,7 +40,7 @@ pub(super) struct Ahead {
     rows: HashMap<RowKey, Arc<Row>, foldhash::fast::RandomState>,
     /// Of every row that isn't there.
     none: Arc<Row>,
-    pub context: Context,
+    pub seen: Seen,
     pub actor: Actor,
     /// Of the last dot.
     pub number: u64,
@@ -70,7 +72,7 @@ struct Sizes {
 impl Ahead {
     pub fn new(
         actor: Actor,
-        context: Context,
+        seen: Seen,
         clock: Clock,
         memos: Memos,
         limits: Limits,
@@ -79,7 +81,7 @@ impl Ahead {
         Self {
             rows: HashMap::default(),
             none: Arc::default(),
-            context,
+            seen,
             actor,
             number: 0,
             clock,
@@ -136,11 +138,14 @@ impl Ahead {
         memo: Option<Memo>,
         origin: Origin,
     ) -> oneshot::Receiver<()> {
-        for change in &staged.delta.changes {
-            change.dots().for_each(|dot| self.context.insert(dot));
+        let told =
+            staged.delta.changes.iter().flat_map(Change::dots).filter(|dot| !staged.implied.contains(*dot));
+        told.for_each(|dot| self.seen.insert(dot));
+        if !staged.implied.is_empty() {
+            self.seen.imply(&staged.implied, || self.rows.values().map(|row| &**row));
         }
         if let Some(context) = &adopted {
-            self.context.join(context);
+            self.seen.adopt(context);
         }
         for Altered { key, before, after } in &staged.rows {
             self.sizes.moved(key, before, after);
@@ -154,6 +159,7 @@ impl Ahead {
         self.pending.push(Unit {
             delta: staged.delta,
             rows: staged.rows,
+            implied: staged.implied,
             adopted,
             memo,
             origin,
@@ -174,8 +180,7 @@ impl Ahead {
     pub fn found(&mut self, key: &RowKey, row: &Arc<Row>) {
         self.rows.insert(key.clone(), row.clone());
         self.sizes.moved(key, &Row::default(), row);
-        for (dot, entry) in row.entries() {
-            self.context.insert(*dot);
+        for (_, entry) in row.entries() {
             if let Entry::Value { at, .. } = entry {
                 self.clock.observe(*at);
             }
@@ -225,6 +230,8 @@ pub(super) struct Staged {
     pub delta: Delta,
     /// Each row once.
     pub rows: Vec<Altered>,
+    /// Dots that nobody is told of.
+    pub implied: Context,
     /// Dots that were made for it.
     pub dots: u64,
 }
@@ -235,9 +242,9 @@ impl Staged {
         self.rows.iter().find(|row| row.key == *key).map(|row| &row.after)
     }
 
-    /// Adds a change, whose row was `before`, and gives the row as it is now. `context` is of what was seen without this.
-    pub fn stage(&mut self, change: Change, before: Arc<Row>, context: &Context) -> &Row {
-        let after = Arc::new(before.after(&change, context));
+    /// Adds a change, whose row was `before`, and gives the row as it is now. `seen` is what was seen without this.
+    pub fn stage(&mut self, change: Change, before: Arc<Row>, seen: &impl Knows) -> &Row {
+        let after = Arc::new(before.after(&change, seen));
         let known = self.rows.iter().position(|row| row.key == change.key);
         let at = known.unwrap_or(self.rows.len());
         match known {

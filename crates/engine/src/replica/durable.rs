@@ -1,7 +1,7 @@
 //! What is on the disk, in memory: what readers see.
 
 use baton_core::crdt::sync::{BUCKETS, Rows, Shown, bucket_of};
-use baton_core::crdt::{Context, Row, RowKey};
+use baton_core::crdt::{Context, Row, RowKey, Seen};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) struct Durable {
     /// Their names: most writes are to rows that are there, and leave it as it is.
     order: BTreeSet<RowKey>,
     buckets: Vec<Bucket>,
-    pub context: Arc<Context>,
+    seen: Seen,
 }
 
 #[derive(Clone, Default)]
@@ -28,9 +28,24 @@ struct Bucket {
 }
 
 impl Durable {
-    pub fn new(context: Context) -> Self {
+    pub fn new(seen: Seen) -> Self {
         let buckets = vec![Bucket::default(); BUCKETS];
-        Self { rows: HashMap::default(), order: BTreeSet::new(), buckets, context: Arc::new(context) }
+        Self { rows: HashMap::default(), order: BTreeSet::new(), buckets, seen }
+    }
+
+    /// What was seen and may be told of.
+    pub fn context(&self) -> &Arc<Context> {
+        self.seen.context()
+    }
+
+    /// Dots of rows that nobody is told of.
+    pub fn imply(&mut self, dots: &Context) {
+        self.seen.imply(dots, || self.rows.values().map(|kept| &*kept.row));
+    }
+
+    /// What came by what is durable now.
+    pub fn cover(&mut self, covers: &Context) {
+        self.seen.adopt(covers);
     }
 
     pub fn put(&mut self, key: &RowKey, row: Arc<Row>) {
@@ -84,7 +99,11 @@ impl Durable {
 
 impl Rows for Durable {
     fn context(&self) -> &Context {
-        &self.context
+        self.seen.context()
+    }
+
+    fn implied(&self) -> &Context {
+        self.seen.implied()
     }
 
     fn bucket(&self, bucket: usize) -> u64 {

@@ -12,7 +12,7 @@ use super::records::{self, Own};
 use super::write::UNIT_BYTES_MAX;
 use super::{Shared, Told};
 use baton_core::crdt::{Actor, Change, Context, Row, RowKey};
-use baton_core::{Ttl, Write};
+use baton_core::{COMMIT_BYTES_MAX, Ttl, Write};
 use baton_store::StoreError;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -99,7 +99,8 @@ fn publish(shared: &Shared, mut units: Vec<Unit>, covers: &Context) {
     {
         let mut durable = shared.durable.write().expect("no panic while held");
         units.iter().flat_map(|unit| &unit.rows).for_each(|row| durable.put(&row.key, row.after.clone()));
-        Arc::make_mut(&mut durable.context).join(covers);
+        units.iter().filter(|unit| !unit.implied.is_empty()).for_each(|unit| durable.imply(&unit.implied));
+        durable.cover(covers);
     }
     shared.grown.send_modify(|times| *times += 1);
     if shared.changes.receiver_count() > 0 {
@@ -286,7 +287,8 @@ impl<'a> Draft<'a> {
         self.rows.extend(unit.rows.iter().map(|row| (&row.key, &*row.after)));
         self.memos += usize::from(unit.memo.is_some());
         let dots = unit.delta.changes.iter().flat_map(Change::dots);
-        dots.filter(|dot| !written.contains(*dot)).for_each(|dot| self.covers.insert(dot));
+        dots.filter(|dot| !written.contains(*dot) && !unit.implied.contains(*dot))
+            .for_each(|dot| self.covers.insert(dot));
         if let Some(adopted) = &unit.adopted {
             self.covers.join(adopted);
         }
@@ -294,33 +296,54 @@ impl<'a> Draft<'a> {
         self.rest.push(unit);
     }
 
-    fn finish(self, encoding: &mut Encoding) -> Option<Vec<Write>> {
+    /// In one commit, or where what was seen is too much beside the rows, in some after theirs: what only rows speak for is sound, what only a
+    /// context speaks for would be lost.
+    fn finish(self, encoding: &mut Encoding) -> Vec<Vec<Write>> {
         encoding.written.join(&self.covers);
         let put = |key, value| Write::Put { key, value, ttl: Ttl::Forever };
-        let mut writes = Vec::with_capacity(self.rows.len() + self.memos + 2);
+        let mut rows = Vec::with_capacity(self.rows.len() + self.memos + 2);
         for (key, row) in self.rows {
             let key = records::row(key);
-            writes.push(if row.is_empty() {
+            rows.push(if row.is_empty() {
                 Write::Delete { key }
             } else {
                 put(key, row.encode_in(&mut encoding.memory))
             });
         }
-        for memo in self.rest.iter().filter_map(|unit| unit.memo.as_ref()) {
-            writes.push(put(records::memo(memo), memo.encode()));
-        }
+        let memos = self.rest.iter().filter_map(|unit| unit.memo.as_ref());
+        let mut rest: Vec<_> = memos.map(|memo| put(records::memo(memo), memo.encode())).collect();
         let others = self.covers.actors().filter(|actor| *actor != encoding.actor).map(records::shard_of);
         for number in others.collect::<BTreeSet<_>>() {
             let is_in = |actor| records::shard_of(actor) == number && actor != encoding.actor;
-            writes.push(put(records::shard(number), encoding.written.only(is_in).encode()));
+            rest.push(put(records::shard(number), encoding.written.only(is_in).encode()));
         }
         // Units that only wait for those before them write nothing.
-        let last = self.rest.last().filter(|_| !writes.is_empty())?;
+        let Some(last) = self.rest.last().filter(|_| !rows.is_empty() || !rest.is_empty()) else {
+            return Vec::new();
+        };
         let context = encoding.written.only(|actor| actor == encoding.actor);
         let own = Own { actor: encoding.actor, highest: last.clock.highest(), context };
-        writes.push(put(records::own(), own.encode()));
-        Some(writes)
+        rest.push(put(records::own(), own.encode()));
+        in_commits(rows, rest)
     }
+}
+
+/// All of it in one commit if it fits, else the first ones in one of their own.
+fn in_commits(first: Vec<Write>, rest: Vec<Write>) -> Vec<Vec<Write>> {
+    let mut commits = vec![first];
+    let mut room = COMMIT_BYTES_MAX.saturating_sub(commits[0].iter().map(Write::bytes).sum());
+    if rest.iter().map(Write::bytes).sum::<usize>() > room {
+        room = 0;
+    }
+    for write in rest {
+        if write.bytes() > room && commits.last().is_some_and(|commit| !commit.is_empty()) {
+            commits.push(Vec::new());
+            room = COMMIT_BYTES_MAX;
+        }
+        room = room.saturating_sub(write.bytes());
+        commits.last_mut().expect("there is one").push(write);
+    }
+    commits
 }
 
 fn size(unit: &Unit) -> usize {

@@ -10,7 +10,7 @@ use super::{Failure, Origin, Replica};
 use baton_core::crdt::clock::early_by;
 use baton_core::crdt::context::ACTORS_MAX;
 use baton_core::crdt::sync::{self, Adoption, Answer, Repair, Reply, Request, Shown};
-use baton_core::crdt::{Change, Context, Delta, Entry, Row, RowKey};
+use baton_core::crdt::{Change, Context, Delta, Dot, Entry, Knows as _, Row, RowKey};
 use tokio::sync::oneshot;
 
 /// What became of what was told. What was neither taken in nor known is not in the context, so it will be told again.
@@ -22,6 +22,15 @@ pub struct Merged {
     pub held: usize,
     /// Changes that there is no room to hold, or that would break a bound.
     pub skipped: usize,
+}
+
+/// How another replica's changes are known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// It told of them.
+    Told,
+    /// Its rows were compared with those here, all of them sooner or later.
+    Compared,
 }
 
 impl Merged {
@@ -68,7 +77,7 @@ impl Replica {
 
     /// Takes a delta in: in any order, any number of times. Answers when it is durable.
     pub async fn merge(&self, delta: Delta) -> Result<Merged, Failure> {
-        let (merged, durable) = self.take_in(|_, _| delta.changes)?;
+        let (merged, durable) = self.take_in(Way::Told, |_, _| delta.changes)?;
         self.settled(durable).await?;
         Ok(merged)
     }
@@ -76,7 +85,7 @@ impl Replica {
     /// Compares what another replica has shown, whose whole context is given, with the same rows here, and takes in what differs.
     pub async fn compare(&self, shown: &Shown, their_context: &Context) -> Result<Merged, Failure> {
         let (merged, durable) =
-            self.take_in(|ahead, durable| differences(ahead, durable, shown, their_context))?;
+            self.take_in(Way::Compared, |ahead, durable| differences(ahead, durable, shown, their_context))?;
         self.settled(durable).await?;
         Ok(merged)
     }
@@ -87,16 +96,17 @@ impl Replica {
         let durable = {
             let mut ahead = self.shared.ahead();
             ahead.ready()?;
-            if !adoption.is_sound(&ahead.context) {
+            if !adoption.is_sound(&ahead.seen) {
                 return Ok(false);
             }
             let their_context = adoption.context;
-            let actors = their_context.actors().filter(|actor| ahead.context.highest(*actor) == 0).count();
+            let mine = ahead.seen.context();
+            let actors = their_context.actors().filter(|actor| mine.highest(*actor) == 0).count();
             let invented = their_context.highest(ahead.actor) > ahead.number;
-            if invented || ahead.context.actors().count() + actors > ACTORS_MAX {
+            if invented || mine.actor_count() + actors > ACTORS_MAX {
                 return Err(Failure::Full);
             }
-            if ahead.context.covers(&their_context) {
+            if mine.covers(&their_context) {
                 ahead.barrier()
             } else {
                 ahead.enqueue(Staged::default(), Some(their_context), None, Origin::Merged)
@@ -111,13 +121,14 @@ impl Replica {
 
     fn take_in(
         &self,
+        way: Way,
         changes: impl FnOnce(&Ahead, &Durable) -> Vec<Change>,
     ) -> Result<(Merged, oneshot::Receiver<()>), Failure> {
         let now_ms = self.shared.now_ms();
         let mut ahead = self.shared.ahead();
         ahead.ready()?;
         let changes = changes(&ahead, &self.shared.durable());
-        let merged = ahead.take_in(changes, now_ms);
+        let merged = ahead.take_in(changes, way, now_ms);
         Ok((merged, ahead.barrier()))
     }
 }
@@ -134,14 +145,14 @@ fn differences(ahead: &Ahead, durable: &Durable, shown: &Shown, their_context: &
     keys.dedup();
     let changes = keys.iter().map(|key| {
         let row = ahead.row(key);
-        row.difference(&ahead.context, key, theirs(key).unwrap_or(&none), their_context)
+        row.difference(&ahead.seen, key, theirs(key).unwrap_or(&none), their_context)
     });
     changes.filter(|change| !change.is_empty()).collect()
 }
 
 impl Ahead {
     /// Takes changes in, in as many units as they need: a commit has room for few.
-    pub(super) fn take_in(&mut self, changes: Vec<Change>, now_ms: u64) -> Merged {
+    pub(super) fn take_in(&mut self, changes: Vec<Change>, way: Way, now_ms: u64) -> Merged {
         let mut merged = Merged::default();
         let (mut staged, mut bytes) = (Staged::default(), 0);
         for change in changes {
@@ -161,12 +172,12 @@ impl Ahead {
                 Some(row) => row.clone(),
                 None => self.row(&change.key),
             };
-            let after = row.after(&change, &self.context);
-            if after == *row && change.dots().all(|dot| self.context.contains(dot)) {
+            let after = row.after(&change, &self.seen);
+            if after == *row && change.dots().all(|dot| self.seen.contains(dot)) {
                 continue;
             }
             let size = change.key.bytes().len() + after.size();
-            if size > UNIT_BYTES_MAX || change.dots().any(|dot| self.is_strange(dot)) {
+            if size > UNIT_BYTES_MAX || change.dots().any(|dot| self.is_strange(dot, way)) {
                 tracing::warn!(row = ?change.key, "a change breaks a bound: it is not taken in");
                 merged.skipped += 1;
                 continue;
@@ -183,9 +194,15 @@ impl Ahead {
                 }
             }
             let dots: Vec<_> = change.dots().collect();
-            staged.stage(change, row, &self.context);
-            // At once: the next change may be of the same row, and older.
-            dots.into_iter().for_each(|dot| self.context.insert(dot));
+            staged.stage(change, row, &self.seen);
+            // At once: the next change may be of the same row, and older. Not so where rows are compared, each of them once.
+            for dot in dots {
+                if way == Way::Told || self.seen.context().contains(dot) || !self.seen.would_fray(dot) {
+                    self.seen.insert(dot);
+                } else {
+                    staged.implied.insert(dot);
+                }
+            }
         }
         if !staged.rows.is_empty() {
             drop(self.enqueue(staged, None, None, Origin::Merged));
@@ -193,9 +210,14 @@ impl Ahead {
         merged
     }
 
-    /// Whether a dot can't be remembered, or pretends to be one that this run will make.
-    fn is_strange(&self, dot: baton_core::crdt::Dot) -> bool {
-        self.context.would_fray(dot) || (dot.actor == self.actor && dot.number > self.number)
+    /// Whether a dot can't be remembered, or pretends to be one that this run will make. Of what is told there may be more than can be:
+    /// the next comparison brings it.
+    fn is_strange(&self, dot: Dot, way: Way) -> bool {
+        let has_no_room = match way {
+            Way::Told => self.seen.would_fray(dot),
+            Way::Compared => self.seen.is_of_one_too_many(dot.actor),
+        };
+        has_no_room || (dot.actor == self.actor && dot.number > self.number)
     }
 
     /// Takes in what was held and is near now.
@@ -203,7 +225,7 @@ impl Ahead {
         let held = std::mem::take(&mut self.held);
         let (early, near): (Vec<_>, Vec<_>) = held.into_iter().partition(|change| is_early(change, now_ms));
         self.held = early.into();
-        self.take_in(near, now_ms);
+        self.take_in(near, Way::Told, now_ms);
     }
 }
 

@@ -50,6 +50,7 @@ pub use retire::Run;
 pub use write::{EDITS_MAX, Request, Written};
 
 use ahead::Ahead;
+use baton_core::crdt::context::SPANS_MAX;
 use baton_core::crdt::{Actor, Context, Delta, EditRefused};
 use baton_store::embedded::time::Time;
 use baton_store::embedded::{Appender, Embedded};
@@ -74,11 +75,13 @@ pub struct Limits {
     pub bytes_max: usize,
     /// Elements of one set, or rows of one map.
     pub collection_max: usize,
+    /// Gaps in what was seen of one run, as far as others tell of it; beyond it what was missed is told of when all of it is there.
+    pub gaps_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { rows_max: 4_000_000, bytes_max: 512 << 20, collection_max: 1_000_000 }
+        Self { rows_max: 4_000_000, bytes_max: 512 << 20, collection_max: 1_000_000, gaps_max: SPANS_MAX }
     }
 }
 
@@ -229,7 +232,7 @@ impl Replica {
 
     /// All that this replica has seen, durably.
     pub fn context(&self) -> Arc<Context> {
-        self.shared.durable().context.clone()
+        self.shared.durable().context().clone()
     }
 
     /// Grows with everything that becomes durable: whoever has read since it was this much has read the newest.
@@ -252,7 +255,7 @@ impl Replica {
     /// How much there is.
     pub fn size(&self) -> Size {
         let ahead = self.shared.ahead();
-        let actors = ahead.context.actors().count();
+        let actors = ahead.seen.context().actor_count();
         let (pending, held) = (ahead.pending.len(), ahead.held.len());
         Size { rows: self.shared.durable().len(), pending, held, actors }
     }

@@ -8,7 +8,7 @@ use super::memo::{Memo, Memos};
 use super::records::{self, Found, Own};
 use super::{CHANGES_MAX, Limits, Replica, Shared, held};
 use crate::random::Random;
-use baton_core::crdt::{Actor, Clock, Context, Row, RowKey};
+use baton_core::crdt::{Actor, Clock, Context, Row, RowKey, Seen};
 use baton_core::{Commit, Outcome, Record, Ttl, Write};
 use baton_store::embedded::time::{RealTime, Time};
 use baton_store::embedded::{Embedded, Home};
@@ -91,17 +91,20 @@ impl Replica {
         if let Some(before) = &found.own {
             found.context.join(&before.context);
         }
+        let mut seen = Seen::new(found.context, options.limits.gaps_max);
+        let written = Context::clone(seen.context());
+        seen.found(found.rows.iter().map(|(_, row)| &**row));
         let holds = Arc::new(Notify::new());
         let mut ahead =
-            Ahead::new(actor, found.context, found.clock, found.memos, options.limits, holds.clone());
+            Ahead::new(actor, seen.clone(), found.clock, found.memos, options.limits, holds.clone());
         found.rows.iter().for_each(|(key, row)| ahead.found(key, row));
-        let mut durable = Durable::new(ahead.context.clone());
+        let mut durable = Durable::new(seen);
         found.rows.into_iter().for_each(|(key, row)| durable.put(&key, row));
         let shared = Arc::new(Shared {
             store: store.appender(),
             time: options.time,
             batches: AtomicUsize::new(0),
-            flusher: Mutex::new(Flusher::new(ahead.context.clone(), actor)),
+            flusher: Mutex::new(Flusher::new(written, actor)),
             ahead: Mutex::new(ahead),
             durable: RwLock::new(durable),
             lineage: Mutex::new(lineage),

@@ -61,7 +61,7 @@ impl Replica {
                 if let Some(change) = rule(&row, key, &mut mint) {
                     staged.dots = dots;
                     bytes += key.bytes().len() + row.size();
-                    staged.stage(change, row, &ahead.context);
+                    staged.stage(change, row, &ahead.seen);
                 }
                 if staged.rows.len() >= EDITS_MAX || bytes > UNIT_BYTES_MAX / 2 || looked_at >= LOOKED_AT_MAX
                 {
@@ -69,6 +69,7 @@ impl Replica {
                     break;
                 }
             }
+            let staged = ahead.can_tell(staged)?;
             ahead.number += staged.dots;
             let rows = staged.rows.len();
             (Renewed { rows, next }, ahead.enqueue(staged, None, None, Origin::Local))

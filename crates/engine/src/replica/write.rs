@@ -3,13 +3,17 @@
 use super::ahead::{Ahead, Staged};
 use super::memo::lane;
 use super::{Failure, Origin, Replica};
-use baton_core::crdt::{Actor, Context, Edit, RequestId};
+use baton_core::crdt::row::ENTRY_SIZE;
+use baton_core::crdt::{Actor, Context, Edit, ROW_ENTRIES_MAX, RequestId};
 use tokio::sync::oneshot;
 
 /// Edits in one write: with what else a commit has to say they fit in one.
 pub const EDITS_MAX: usize = 40;
 /// Bytes of names and rows in one write, for the same reason.
 pub(super) const UNIT_BYTES_MAX: usize = 256 * 1024;
+
+// What is taken in, from whomever, can be read again.
+const _: () = assert!(UNIT_BYTES_MAX / ENTRY_SIZE <= ROW_ENTRIES_MAX);
 
 /// What makes a write count once, however often it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,18 +91,26 @@ impl Replica {
             };
             let dot = staged.dot(ahead);
             let change =
-                edit.change(&row, dot, &ahead.context, &mut ahead.clock, now_ms).map_err(Failure::Refused)?;
+                edit.change(&row, dot, &ahead.seen, &mut ahead.clock, now_ms).map_err(Failure::Refused)?;
             let Some(change) = change else { continue };
             staged.dots += 1;
-            let after = staged.stage(change, row.clone(), &ahead.context);
+            let after = staged.stage(change, row.clone(), &ahead.seen);
             ahead.has_room(&edit.key, &row, after)?;
             bytes += edit.key.bytes().len() + after.size();
         }
-        if bytes > UNIT_BYTES_MAX { Err(Failure::TooLarge) } else { Ok(staged) }
+        if bytes > UNIT_BYTES_MAX {
+            return Err(Failure::TooLarge);
+        }
+        ahead.can_tell(staged)
     }
 }
 
 impl Ahead {
+    /// Refuses for now what ends too much that came by a comparison which isn't over: others couldn't read what is told of it.
+    pub(super) fn can_tell(&self, staged: Staged) -> Result<Staged, Failure> {
+        if self.seen.can_tell(staged.delta.changes.iter()) { Ok(staged) } else { Err(Failure::Busy) }
+    }
+
     /// Answered when all that is in line now is durable.
     pub(super) fn barrier(&mut self) -> oneshot::Receiver<()> {
         self.enqueue(Staged::default(), None, None, Origin::Local)

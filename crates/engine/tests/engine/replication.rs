@@ -5,7 +5,7 @@ use super::replica::{add, count};
 use baton_core::Bytes;
 use baton_core::crdt::sync::{Ask, Next, Request};
 use baton_core::crdt::{Edit, Kind, Object};
-use baton_engine::replica::{Options as ReplicaOptions, Replica};
+use baton_engine::replica::{EDITS_MAX, Options as ReplicaOptions, Replica};
 use baton_engine::replication::{Answering, Lane, Metrics, NoAnswer, Options, Replication, Wire};
 use baton_store::embedded::{Embedded, Options as StoreOptions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,6 +169,21 @@ async fn what_was_missed_while_cut_off_is_asked_for_and_the_lag_is_shown() {
     world.network.cut.lock().unwrap().clear();
     world.equal().await;
     assert_eq!(world.replicas.iter().map(|replica| count(replica)).collect::<Vec<_>>(), [31; 3]);
+}
+
+/// What one run wrote comes in the order of buckets, so for a while nearly everything that was seen has gaps around it.
+#[tokio::test]
+async fn a_new_replica_takes_in_whatever_many_rows_another_one_wrote() {
+    let world = World::new(2, SYNC).await;
+    world.network.cut.lock().unwrap().insert(address(1));
+    let tags = Object::plain("n", "tags");
+    for first in (0..12_000_u32).step_by(EDITS_MAX) {
+        let elements = (first..first + EDITS_MAX as u32).map(|n| Edit::insert(&tags, &n.to_be_bytes()));
+        world.replicas[0].write(&elements.collect::<Vec<_>>(), None).await.unwrap();
+    }
+    world.network.cut.lock().unwrap().clear();
+    world.equal().await;
+    assert_eq!(world.replicas[1].size().rows, 12_000);
 }
 
 #[tokio::test]

@@ -68,13 +68,12 @@ pub(super) async fn set(exchange: &Exchange) -> Result<Response, Problem> {
     let object = crdt::object(&name);
     let prefix = object.row(Kind::Set).bytes().to_vec();
     let show = move |replica: &Replica, keys: BTreeSet<RowKey>| {
-        let context = replica.context().to_text();
-        let (added, removed) = keys
-            .iter()
-            .map(|key| key.parts().element)
-            .partition::<Vec<_>, _>(|element| replica.contains(&object, element).value);
-        let texts = |elements: Vec<&[u8]>| elements.into_iter().map(crdt::text).collect();
-        let (added, removed) = (texts(added), texts(removed));
+        let read = replica.are_there(&keys);
+        let of = |wanted: bool| {
+            let found = keys.iter().zip(&read.value).filter(|(_, is_there)| **is_there == wanted);
+            found.map(|(key, _)| crdt::text(key.parts().element)).collect()
+        };
+        let (added, removed, context) = (of(true), of(false), read.context.to_text());
         events::event("changed", None, &SetChange { set: name.key().into(), added, removed, context })
     };
     events::follow(exchange, || Rows { changes: replica.changes(), replica, prefix, show, lost: false })

@@ -52,8 +52,10 @@ pub fn bucket_of(key: &RowKey) -> usize {
 
 /// A replica's rows, as it shows them to others.
 pub trait Rows {
-    /// All that was seen.
+    /// All that was seen and may be told of.
     fn context(&self) -> &Context;
+    /// What was seen besides, and only rows speak for.
+    fn implied(&self) -> &Context;
     /// The hash of a bucket: the sum of its rows' hashes.
     fn bucket(&self, bucket: usize) -> u64;
     /// The rows of a bucket after a name, in order, with their hashes.

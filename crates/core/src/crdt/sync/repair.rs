@@ -4,6 +4,7 @@ use super::message::{Answer, Ask, KNOWN_MAX, Page, Range};
 use super::{GROUP_BUCKETS, GROUPS, Rows, buckets_of, context_hash, group, whole};
 use crate::crdt::context::Context;
 use crate::crdt::kind::RowKey;
+use crate::crdt::seen::Seen;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -73,8 +74,9 @@ pub struct Adoption {
 impl Adoption {
     /// Whether what the other has ended is ended here too. Not if a dot that the other had seen came from elsewhere after its row was
     /// compared: the other may have ended it, and whoever adopts the context says to know of that. The next exchange compares it.
-    pub fn is_sound(&self, mine: &Context) -> bool {
-        !mine.shares_more_than(&self.context, &self.known)
+    pub fn is_sound(&self, mine: &Seen) -> bool {
+        let knows_more = |mine: &Context| mine.shares_more_than(&self.context, &self.known);
+        !knows_more(mine.context()) && !knows_more(mine.implied())
     }
 }
 
@@ -101,6 +103,7 @@ impl Repair {
                 self.first = Some(Arc::new(context));
                 self.latest = self.first.clone();
                 self.known = rows.context().clone();
+                self.known.join(rows.implied());
                 let differs = |of: &usize| groups[*of] != group(rows, *of);
                 self.groups = (0..GROUPS).filter(differs).map(|of| of as u8).collect();
                 if self.groups.is_empty() {
@@ -153,7 +156,9 @@ impl Repair {
         if goes_too_far || !page.rows.iter().all(|(key, _)| is_in(key)) {
             return Err(Unexpected);
         }
-        page.rows.iter().flat_map(|(_, row)| row.dots()).for_each(|dot| self.known.insert(dot));
+        let mut dots: Vec<_> = page.rows.iter().flat_map(|(_, row)| row.dots()).collect();
+        dots.sort_unstable();
+        self.known.join(&dots.into_iter().collect());
         let lacks: BTreeSet<_> = page.lacks.into_iter().collect();
         let same = keys.into_iter().enumerate().filter(|(place, _)| !lacks.contains(&(*place as u64)));
         let same = same.map(|(_, key)| key).collect();

@@ -22,7 +22,7 @@ proptest! {
         }
         for at in [1, 2] {
             prop_assert_eq!(&world.replicas[at].rows, &world.replicas[0].rows);
-            prop_assert_eq!(&world.replicas[at].context, &world.replicas[0].context);
+            prop_assert_eq!(world.replicas[at].context(), world.replicas[0].context());
         }
     }
 
@@ -40,7 +40,7 @@ proptest! {
         }
         for at in 1..4 {
             prop_assert_eq!(&world.replicas[at].rows, &world.replicas[0].rows);
-            prop_assert_eq!(&world.replicas[at].context, &world.replicas[0].context);
+            prop_assert_eq!(world.replicas[at].context(), world.replicas[0].context());
         }
     }
 

@@ -29,7 +29,7 @@ proptest! {
         tell(&mut outbox, &mut told);
         prop_assert!(outbox.is_empty());
         prop_assert_eq!(&told.rows, &world.replicas[0].rows);
-        prop_assert_eq!(&told.context, &world.replicas[0].context);
+        prop_assert_eq!(told.context(), world.replicas[0].context());
     }
 }
 

@@ -4,8 +4,8 @@
 //! the event that made it and none that replaced or removed it.
 
 use crate::crdt::{
-    Actor, Change, Clock, Context, Delta, Dot, Entry, Kind, Object, Row, RowKey, counter, register, removal,
-    renewal, set,
+    Actor, Change, Clock, Context, Delta, Dot, Entry, Kind, Object, Row, RowKey, Seen, counter, register,
+    removal, renewal, set,
 };
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ impl Random {
 #[derive(Clone)]
 pub struct Replica {
     pub rows: BTreeMap<RowKey, Row>,
-    pub context: Context,
+    pub seen: Seen,
     clock: Clock,
     pub actor: Actor,
     number: u64,
@@ -55,7 +55,7 @@ impl World {
             let actor = world.fresh_actor();
             world.replicas.push(Replica {
                 rows: BTreeMap::new(),
-                context: Context::default(),
+                seen: Seen::default(),
                 clock: Clock::default(),
                 actor,
                 number: 0,
@@ -110,8 +110,8 @@ impl World {
         self.now_ms += random.below(3);
         let seen = match random.below(3) {
             // What somebody else has read, who may have seen less or more than this replica.
-            0 => self.replicas[random.below(self.replicas.len() as u64) as usize].context.clone(),
-            _ => self.replicas[at].context.clone(),
+            0 => Some(self.replicas[random.below(self.replicas.len() as u64) as usize].context().clone()),
+            _ => None,
         };
         let mut next = self.replicas[at].number;
         let replica = &mut self.replicas[at];
@@ -121,7 +121,10 @@ impl World {
             Dot { actor: replica.actor, number: next }
         };
         let change = match random.below(8) {
-            0..=1 => removal::remove(&row, key, mint(), &seen),
+            0..=1 => match seen {
+                Some(seen) => removal::remove(&row, key, mint(), &seen),
+                None => removal::remove(&row, key, mint(), &replica.seen),
+            },
             2 => renewal::renew(&row, key, |actor| actor != replica.actor, mint),
             _ => {
                 let dot = mint();
@@ -141,6 +144,9 @@ impl World {
             }
         };
         let Some(change) = change else { return };
+        if !replica.seen.can_tell([&change].into_iter()) {
+            return;
+        }
         let name =
             change.dots().find(|dot| dot.actor == replica.actor && dot.number > replica.number).unwrap();
         self.events.insert(
@@ -192,6 +198,7 @@ impl World {
         let actor = self.fresh_actor();
         let replica = &mut self.replicas[at];
         (replica.actor, replica.number) = (actor, 0);
+        replica.seen.found(replica.rows.values());
     }
 
     /// The replica has just what the oracle says of what it has heard.
@@ -217,8 +224,31 @@ impl World {
 impl Replica {
     pub fn apply(&mut self, change: &Change) {
         let row = self.rows.entry(change.key.clone()).or_default();
-        row.apply(change, &self.context);
-        change.dots().for_each(|dot| self.context.insert(dot));
+        row.apply(change, &self.seen);
+        change.dots().for_each(|dot| self.seen.insert(dot));
+        self.observe(change);
+    }
+
+    /// What a comparison showed: a dot that would make a gap too many is only implied.
+    pub fn take_compared(&mut self, change: &Change) {
+        let row = self.rows.entry(change.key.clone()).or_default();
+        row.apply(change, &self.seen);
+        for dot in change.dots() {
+            if self.seen.would_fray(dot) {
+                self.seen.imply(&Context::span(dot.actor, dot.number, dot.number), || self.rows.values());
+            } else {
+                self.seen.insert(dot);
+            }
+        }
+        self.observe(change);
+    }
+
+    /// What may be told.
+    pub fn context(&self) -> &Context {
+        self.seen.context()
+    }
+
+    fn observe(&mut self, change: &Change) {
         for (_, entry) in &change.added {
             if let Entry::Value { at, .. } = entry {
                 self.clock.observe(*at);
@@ -233,10 +263,10 @@ impl Replica {
         for key in keys {
             let (mine, other) =
                 (self.rows.get(&key).unwrap_or(&none), theirs.rows.get(&key).unwrap_or(&none));
-            let change = mine.difference(&self.context, &key, other, &theirs.context);
+            let change = mine.difference(&self.seen, &key, other, theirs.context());
             self.apply(&change);
         }
-        self.context.join(&theirs.context);
+        self.seen.adopt(theirs.context());
         self.heard.extend(&theirs.heard);
     }
 }

@@ -1,0 +1,166 @@
+//! What is compared before all of it was: its dots have gaps around them, and nobody is told of too many.
+
+use super::replica::{add, count};
+use super::replica_merge::repair;
+use baton_core::crdt::sync::{Next, Reply, Request};
+use baton_core::crdt::{Actor, Change, Delta, Dot, Edit, Entry, Hlc, Kind, Object};
+use baton_engine::replica::{Failure, Limits, Options, Replica};
+
+/// Hardly anything is told of that isn't contiguous.
+fn few_gaps() -> Options {
+    Options { limits: Limits { gaps_max: 2, ..Limits::default() }, ..Options::default() }
+}
+
+fn tags() -> Object {
+    Object::plain("n", "tags")
+}
+
+async fn with_elements(count: u32) -> (tempfile::TempDir, Replica) {
+    let directory = tempfile::tempdir().unwrap();
+    let replica = Replica::open(directory.path(), Options::default()).await.unwrap();
+    for n in 0..count {
+        replica.write(&[Edit::insert(&tags(), &n.to_be_bytes())], None).await.unwrap();
+    }
+    (directory, replica)
+}
+
+/// All rows are compared, and then nothing follows: the other is away.
+async fn compare_only(from: &Replica, to: &Replica) {
+    let (mut repair, mut ask) = to.begin_repair();
+    loop {
+        let request = Request { from: to.actor(), number: 1, to: Some(from.actor()), ask };
+        let reply = Reply::decode(&from.answer(request).await.unwrap().encode()).unwrap();
+        let (shown, next) = to.take_answer(&mut repair, reply.answer).unwrap();
+        for shown in shown {
+            assert!(to.compare(&shown, repair.context().unwrap()).await.unwrap().is_complete());
+        }
+        match next {
+            Next::Ask(next) => ask = next,
+            Next::Same | Next::Adopt(_) => return,
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_compared_is_read_and_removed_and_stays_over_a_restart_before_it_is_told_of() {
+    let (_kept, from) = with_elements(20).await;
+    let directory = tempfile::tempdir().unwrap();
+    let to = Replica::open(directory.path(), few_gaps()).await.unwrap();
+    compare_only(&from, &to).await;
+    assert!(to.context().len() < 10, "most may not be told of yet");
+    let read = to.elements(&tags(), None, 5);
+    assert_eq!((read.value.items.len(), to.size().rows), (5, 20));
+    assert!(
+        read.context.len() < 15
+            && (1..=5).all(|number| read.context.contains(Dot { actor: from.actor(), number }))
+    );
+    // What was read is what a removal with its context removes.
+    let seen = Some((*read.context).clone());
+    for n in [0_u32, 9] {
+        to.write(&[Edit::remove(&tags(), &n.to_be_bytes(), seen.clone())], None).await.unwrap();
+    }
+    to.close().await;
+    let to = Replica::open(directory.path(), few_gaps()).await.unwrap();
+    let has = |replica: &Replica, n: u32| replica.contains(&tags(), &n.to_be_bytes()).value;
+    assert!(!has(&to, 0) && has(&to, 9) && has(&to, 19));
+    to.write(&[Edit::remove(&tags(), &19_u32.to_be_bytes(), None)], None).await.unwrap();
+    from.write(&[Edit::remove(&tags(), &7_u32.to_be_bytes(), None)], None).await.unwrap();
+    repair(&from, &to).await;
+    repair(&to, &from).await;
+    assert_eq!(from.whole(), to.whole());
+    for n in 0..20 {
+        assert_eq!(has(&from, n), ![0, 7, 19].contains(&n), "{n}");
+    }
+}
+
+#[tokio::test]
+async fn more_gaps_than_others_can_read_are_not_made_until_all_was_compared() {
+    let (_kept, from) = with_elements(40).await;
+    let (_also, to) = {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { limits: Limits { gaps_max: 4, ..Limits::default() }, ..Options::default() };
+        let to = Replica::open(directory.path(), options).await.unwrap();
+        (directory, to)
+    };
+    compare_only(&from, &to).await;
+    let mut removed = 0;
+    for n in (0..40_u32).step_by(2) {
+        match to.write(&[Edit::remove(&tags(), &n.to_be_bytes(), None)], None).await {
+            Ok(_) => removed += 1,
+            Err(failure) => assert_eq!(failure, Failure::Busy),
+        }
+    }
+    assert!((4..20).contains(&removed), "{removed}");
+    assert!(to.context().span_count(from.actor()) <= 8);
+    // What isn't about any of it is written all the same.
+    to.write(&add(3), None).await.unwrap();
+    repair(&from, &to).await;
+    for n in (0..40_u32).step_by(2) {
+        to.write(&[Edit::remove(&tags(), &n.to_be_bytes(), None)], None).await.unwrap();
+    }
+    repair(&to, &from).await;
+    assert_eq!((from.whole(), from.size().rows, count(&from)), (to.whole(), 21, 3));
+}
+
+/// A counter that three replicas gave all their slots while they were apart.
+#[tokio::test]
+async fn whatever_is_taken_in_can_be_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let one = Replica::open(directory.path(), Options::default()).await.unwrap();
+    let key = Object::plain("n", "hits").row(Kind::Counter);
+    let told = |run: u8, count: u64| {
+        let entry = |number: u64| {
+            let mut slot = [run; 16];
+            slot[8..].copy_from_slice(&number.to_be_bytes());
+            (Dot { actor: Actor([run; 16]), number }, Entry::Tally { slot: Actor(slot), added: 1, taken: 0 })
+        };
+        let added = (1..=count).map(entry).collect();
+        Delta { changes: vec![Change { key: key.clone(), added, removed: Vec::new() }] }
+    };
+    for run in 1..=3 {
+        assert!(one.merge(told(run, 1024)).await.unwrap().is_complete());
+    }
+    assert!(!one.merge(told(4, 1100)).await.unwrap().is_complete(), "nobody could read it");
+    let other_directory = tempfile::tempdir().unwrap();
+    let other = Replica::open(other_directory.path(), Options::default()).await.unwrap();
+    repair(&one, &other).await;
+    one.close().await;
+    let one = Replica::open(directory.path(), Options::default()).await.unwrap();
+    assert_eq!((count(&one), count(&other)), (3072, 3072));
+}
+
+/// Of so many runs that what was seen doesn't fit beside the rows of one commit.
+#[tokio::test]
+async fn very_many_runs_and_large_rows_are_written_in_turn() {
+    const RUNS: u64 = 16_000;
+    let directory = tempfile::tempdir().unwrap();
+    let replica = Replica::open(directory.path(), Options::default()).await.unwrap();
+    let actor = |run: u64| {
+        Actor(u128::from(run).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_be_bytes())
+    };
+    let dot = |run: u64, number| Dot { actor: actor(run), number };
+    for first in (0..RUNS).step_by(1000) {
+        let member = |run: u64| Change {
+            key: tags().element(Kind::Set, &run.to_be_bytes()),
+            added: vec![(dot(run, 1), Entry::Member)],
+            removed: Vec::new(),
+        };
+        let delta = Delta { changes: (first..first + 1000).map(member).collect() };
+        assert!(replica.merge(delta).await.unwrap().is_complete());
+    }
+    let register = |number: u64| Change {
+        key: Object::plain("n", &format!("register {number}")).row(Kind::Register),
+        added: vec![(dot(number, 2), Entry::Value { at: Hlc::default(), value: vec![7; 15 << 10].into() })],
+        removed: Vec::new(),
+    };
+    // By runs of every part of what was seen, so that all of it is written with them.
+    let of_part = |part: u8| (0..RUNS).find(|run| actor(*run).0[0] % 16 == part).unwrap();
+    let writers: Vec<_> = (0..16).map(of_part).collect();
+    let large = Delta { changes: writers.iter().map(|run| register(*run)).collect() };
+    assert!(replica.merge(large).await.unwrap().is_complete());
+    replica.write(&add(1), None).await.unwrap();
+    replica.close().await;
+    let replica = Replica::open(directory.path(), Options::default()).await.unwrap();
+    assert_eq!((replica.size().rows, count(&replica)), (RUNS as usize + 17, 1));
+    assert!(writers.iter().all(|run| replica.context().contains(dot(*run, 2))));
+}
