@@ -12,6 +12,7 @@ mod engine {
     mod holds;
     mod hot_keys;
     mod inherit;
+    mod job_looks;
     mod job_stores;
     mod jobs;
     mod lease_log;

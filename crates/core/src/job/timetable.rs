@@ -34,13 +34,17 @@ struct Calendars {
 impl Timetable {
     /// Of a job with a schedule. Nothing if it has none, or one that can't be read: then it is never due.
     pub fn of(name: &Name, definition: &Definition) -> Option<Self> {
+        Self::in_zone(name, definition, Zone::parse(&definition.time_zone).ok()?)
+    }
+
+    /// The same, where the zone is at hand: what is read of one takes some kilobytes, which its clones share.
+    pub fn in_zone(name: &Name, definition: &Definition, zone: Zone) -> Option<Self> {
         let hashed = full_name(name.namespace(), name.key());
         let schedule = Schedule::parse(definition.schedule.as_deref()?, &hashed).ok()?;
         let dst = match definition.daylight_saving {
             DaylightSaving::Vixie => Dst::Vixie,
             DaylightSaving::Literal => Dst::Literal,
         };
-        let zone = Zone::parse(&definition.time_zone).ok()?;
         let closed = definition.calendars.iter().map(CalendarUse::closed).collect();
         Some(Self::new(schedule, zone, dst, Closures(closed), definition.done.clone()))
     }

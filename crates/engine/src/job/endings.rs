@@ -69,7 +69,7 @@ impl Node {
         let (job, run, token) = (attempt.job.clone(), attempt.run, Revision(attempt.fencing.0));
         let group = run.uid.group();
         if self.jobs.endings.add(group, Ending { job, run, token, end: end.clone(), said: say }) {
-            tokio::spawn(say_all(self.clone(), group));
+            self.jobs.dispatch.spawn_at_home(say_all(self.clone(), group));
         }
         said.await.is_ok()
     }

@@ -17,6 +17,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
@@ -119,11 +120,18 @@ pub type Running<'a> = Pin<Box<dyn Future<Output = Ran> + Send + 'a>>;
 pub trait Runner: Send + Sync + 'static {
     /// Makes one. It is dropped at `attempt.until`.
     fn run<'a>(&'a self, attempt: &'a Attempt) -> Running<'a>;
+
+    /// Where attempts are made, if that is elsewhere than where the engine is.
+    fn runtime(&self) -> Option<&Handle> {
+        None
+    }
 }
 
 /// What a node runs.
 pub(crate) struct Dispatch {
     runner: OnceLock<Arc<dyn Runner>>,
+    /// Where the engine is.
+    home: OnceLock<Handle>,
     begun: AtomicUsize,
     room: Semaphore,
     /// To be told when their run is called off; as many as are begun.
@@ -143,6 +151,7 @@ impl Default for Dispatch {
     fn default() -> Self {
         Self {
             runner: OnceLock::new(),
+            home: OnceLock::new(),
             begun: AtomicUsize::new(0),
             room: Semaphore::new(RUNNING_MAX),
             under_way: Mutex::default(),
@@ -156,6 +165,22 @@ impl Dispatch {
     /// Whether one more may be begun.
     pub fn has_room(&self) -> bool {
         self.begun.load(Ordering::Relaxed) < BEGUN_MAX
+    }
+
+    /// Goes on where the engine is: decisions and commits aren't for the threads on which attempts are made.
+    pub fn spawn_at_home(&self, task: impl Future<Output = ()> + Send + 'static) {
+        match self.home.get() {
+            Some(home) => drop(home.spawn(task)),
+            None => drop(tokio::spawn(task)),
+        }
+    }
+
+    /// Goes on where attempts are made.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        match self.runner.get().and_then(|runner| runner.runtime()) {
+            Some(runtime) => drop(runtime.spawn(task)),
+            None => drop(tokio::spawn(task)),
+        }
     }
 
     /// A run was called off: if it is here it stops.
@@ -220,9 +245,11 @@ impl Dispatch {
 }
 
 impl Engine {
-    /// From now on this is how attempts are made; the first one said counts.
+    /// From now on this is how attempts are made; the first one said counts. Must be called within the engine's Tokio runtime.
     pub fn set_runner(&self, runner: Arc<dyn Runner>) {
-        drop(self.node.jobs.dispatch.runner.set(runner));
+        let dispatch = &self.node.jobs.dispatch;
+        drop(dispatch.home.set(Handle::current()));
+        drop(dispatch.runner.set(runner));
     }
 }
 
@@ -265,7 +292,7 @@ impl Node {
         };
         let node = self.clone();
         let told = node.jobs.dispatch.enter(attempt.run, fencing);
-        tokio::spawn(async move {
+        self.jobs.dispatch.spawn(async move {
             let (run, lease_ends) = (attempt.run, sent + begun.lease);
             let made = node.make(&attempt, &told).await;
             attempt.sending.end();

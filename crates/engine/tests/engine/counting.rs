@@ -14,13 +14,15 @@ pub struct Counting {
     charges: AtomicU64,
     forgets: AtomicBool,
     logs: AtomicU64,
+    entries: Arc<AtomicU64>,
 }
 
 impl Counting {
     pub fn new(inner: Arc<dyn Store>) -> Self {
         let zero = || AtomicU64::new(0);
         let forgets = AtomicBool::new(false);
-        Self { inner, commits: zero(), calls: zero(), charges: zero(), forgets, logs: zero() }
+        let entries = Arc::default();
+        Self { inner, commits: zero(), calls: zero(), charges: zero(), forgets, logs: zero(), entries }
     }
 
     /// Commits that changed a roster or a grant: histories are written by others.
@@ -46,6 +48,11 @@ impl Counting {
     /// Commits to logs of decisions, also refused ones.
     pub fn logs(&self) -> u64 {
         self.logs.load(Ordering::SeqCst)
+    }
+
+    /// Entries of the index of jobs that were read.
+    pub fn entries(&self) -> u64 {
+        self.entries.load(Ordering::SeqCst)
     }
 
     fn looks(&self, at_locks: bool) {
@@ -89,7 +96,15 @@ impl Store for Counting {
 
     fn scan(&self, range: Range, limit: usize) -> StoreFuture<'_, Page> {
         self.looks(range.prefix.starts_with(b"L"));
-        self.inner.scan(range, limit)
+        let entries = range.prefix.starts_with(b"Ji").then(|| self.entries.clone());
+        let scanning = self.inner.scan(range, limit);
+        Box::pin(async move {
+            let page = scanning.await?;
+            if let Some(entries) = entries {
+                entries.fetch_add(page.records.len() as u64, Ordering::SeqCst);
+            }
+            Ok(page)
+        })
     }
 
     fn watch(&self, prefix: Bytes) -> Watch {

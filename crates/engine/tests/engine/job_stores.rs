@@ -9,6 +9,7 @@ use baton_testkit::store_url;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::runtime::{Builder, Handle};
 use tokio::time::Instant;
 
 /// Counts the attempts of every run, and notes how late each was.
@@ -122,4 +123,36 @@ async fn many_jobs_that_are_due_at_once_are_begun_together() {
         (at(0.99), Duration::from_secs(1))
     })
     .await;
+}
+
+/// Notes on which threads it makes its attempts.
+struct Elsewhere(Handle, Mutex<Vec<String>>);
+
+impl Runner for Elsewhere {
+    fn run<'a>(&'a self, _: &'a Attempt) -> Running<'a> {
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        self.1.lock().unwrap().push(thread);
+        Box::pin(async { Ran::Ended(AttemptEnd::succeeded()) })
+    }
+
+    fn runtime(&self) -> Option<&Handle> {
+        Some(&self.0)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_are_made_on_the_threads_of_their_runner_and_what_came_of_them_is_said() {
+    let mut elsewhere = Builder::new_multi_thread();
+    let runtime = elsewhere.worker_threads(1).thread_name("elsewhere").enable_all().build().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let store = baton_store::open(&store_url(directory.path()), directory.path()).await.unwrap();
+    let engine = Engine::start(store, Config::default(), Random::system()).await.unwrap();
+    let runner = Arc::new(Elsewhere(runtime.handle().clone(), Mutex::default()));
+    engine.set_runner(runner.clone());
+    engine.put_job(&name("j"), Definition { schedule: None, ..every(1) }).await.unwrap();
+    let run = engine.run_job(&name("j"), None).await.unwrap();
+    let ended = async || engine.run(run).await.unwrap().run.end().map(|end| end.outcome);
+    until("it doesn't succeed", async || ended().await == Some(Outcome::Succeeded)).await;
+    assert_eq!(*runner.1.lock().unwrap(), ["elsewhere"]);
+    runtime.shutdown_background();
 }

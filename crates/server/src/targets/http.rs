@@ -6,7 +6,7 @@
 
 use super::allow::Allowed;
 use super::connect::{Connection, Connector, Origin};
-use super::pool::{Pool, Taken};
+use super::pool::{Pool, Taken, Turn};
 use baton_core::job::{AttemptEnd, Guarantee, Http, signature};
 use baton_engine::job::{Attempt, Ran};
 use bytes::Bytes;
@@ -32,6 +32,8 @@ const OURS: [&str; 8] = [
     "transfer-encoding",
     "upgrade",
 ];
+/// How many of them Baton sets.
+const FIELDS: usize = 9;
 
 /// Sends requests.
 pub(super) struct Sender {
@@ -58,17 +60,17 @@ impl Sender {
         let mut request = request(attempt, http, &uri)?;
         // What may be sent once isn't sent where nobody could say whether it arrived.
         let is_fresh = attempt.definition.guarantee == Guarantee::AtMostOnce;
-        let mut connection = match self.pool.get(&origin, &self.connector, is_fresh).await? {
-            Taken::Fresh(connection) => connection,
-            Taken::Used(mut connection) => {
+        let (mut connection, mut turn) = match self.pool.get(&origin, &self.connector, is_fresh).await? {
+            Taken::Fresh(connection, turn) => (connection, turn),
+            Taken::Used(mut connection, mut turn) => {
                 let answer = connection.try_send_request(request);
                 attempt.is_sent();
-                match answer.await {
-                    Ok(response) => return Ok(self.answered(&origin, connection, response).await),
+                match Turn::lasting_for(&mut turn, answer).await {
+                    Ok(response) => return Ok(self.answered(&origin, connection, turn, response).await),
                     Err(mut error) => match error.take_message() {
                         Some(unsent) => {
                             request = unsent;
-                            self.connector.connect(&origin).await?
+                            (self.connector.connect(&origin).await?, turn)
                         }
                         None => return Err(error.into_error().to_string()),
                     },
@@ -81,16 +83,22 @@ impl Sender {
         }
         let answer = connection.send_request(request);
         attempt.is_sent();
-        let response = answer.await.map_err(|error| error.to_string())?;
-        Ok(self.answered(&origin, connection, response).await)
+        let response = Turn::lasting_for(&mut turn, answer).await.map_err(|error| error.to_string())?;
+        Ok(self.answered(&origin, connection, turn, response).await)
     }
 
     /// What an answer means. Its status is what counts; how much of its body comes doesn't.
-    async fn answered(&self, origin: &Origin, connection: Connection, response: Response<Incoming>) -> Ran {
+    async fn answered(
+        &self,
+        origin: &Origin,
+        connection: Connection,
+        mut turn: Option<Turn>,
+        response: Response<Incoming>,
+    ) -> Ran {
         let status = response.status();
-        let (output, is_whole) = read(response.into_body()).await;
+        let (output, is_whole) = Turn::lasting_for(&mut turn, read(response.into_body())).await;
         if is_whole {
-            self.pool.keep(origin, connection);
+            self.pool.keep(origin, connection, turn);
         }
         if status == StatusCode::ACCEPTED {
             return Ran::Taken;
@@ -137,6 +145,7 @@ fn request(attempt: &Attempt, http: &Http, uri: &Uri) -> Result<Request<Full<Byt
         .body(Full::new(Bytes::copy_from_slice(http.body.as_bytes())))
         .map_err(|error| error.to_string())?;
     let headers = request.headers_mut();
+    headers.reserve(FIELDS + http.headers.len());
     for (name, value) in &http.headers {
         let field: HeaderName = name.parse().map_err(|_| format!("{name:?} is no header field"))?;
         if OURS.contains(&field.as_str()) || field.as_str().starts_with("x-baton-") {
@@ -155,7 +164,8 @@ fn request(attempt: &Attempt, http: &Http, uri: &Uri) -> Result<Request<Full<Byt
         (HeaderName::from_static("x-baton-attempt"), attempt.attempt.to_string()),
     ];
     for (field, value) in said {
-        headers.insert(field, HeaderValue::from_bytes(value.as_bytes()).map_err(|error| error.to_string())?);
+        let value = HeaderValue::from_maybe_shared(Bytes::from(value)).map_err(|error| error.to_string())?;
+        headers.insert(field, value);
     }
     if let Some(secret) = &http.secret {
         let said = signature(secret, crate::server::now(), http.body.as_bytes());

@@ -4,6 +4,9 @@
 //! - [`allow`]: which addresses a request may go to
 //! - `http`: sending one; `connect`, `pool`: the connections for it
 //! - `command`: starting a command, and ending all that it started
+//!
+//! Where the server has one thread for all that it does, attempts are made on another: of very many that are due together the requests would
+//! else wait for each other while a core has nothing to do.
 
 pub mod allow;
 mod command;
@@ -16,6 +19,7 @@ use baton_core::job::{AttemptEnd, Target};
 use baton_engine::job::{Attempt, Ran, Runner, Running};
 use command::Commands;
 use http::Sender;
+use tokio::runtime::{Builder, Handle, Runtime};
 
 /// What the server may run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -30,12 +34,15 @@ pub struct TargetConfig {
 pub(crate) struct Targets {
     sender: Sender,
     commands: Option<Commands>,
+    /// Only if the server's own has no thread to spare.
+    runtime: Option<Runtime>,
 }
 
 impl Targets {
+    /// Must be called within the server's Tokio runtime.
     pub(crate) fn new(config: &TargetConfig) -> Self {
         let commands = config.commands.then(Commands::default);
-        Self { sender: Sender::new(config.allow.clone()), commands }
+        Self { sender: Sender::new(config.allow.clone()), commands, runtime: own_runtime() }
     }
 
     /// Ends the commands that still run: nobody would, once the server has gone.
@@ -46,7 +53,32 @@ impl Targets {
     }
 }
 
+impl Drop for Targets {
+    fn drop(&mut self) {
+        // Whoever drops it may be on a runtime, where nobody may wait.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A thread for attempts, where there is one for everything else and a core that has none.
+fn own_runtime() -> Option<Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores == 1 || Handle::current().metrics().num_workers() > 1 {
+        return None;
+    }
+    let mut builder = Builder::new_multi_thread();
+    let built = builder.worker_threads(1).thread_name("baton-targets").enable_all().build();
+    // Without it they are made where everything else is.
+    built.inspect_err(|error| tracing::warn!(%error, "no thread for requests of jobs")).ok()
+}
+
 impl Runner for Targets {
+    fn runtime(&self) -> Option<&Handle> {
+        self.runtime.as_ref().map(Runtime::handle)
+    }
+
     fn run<'a>(&'a self, attempt: &'a Attempt) -> Running<'a> {
         Box::pin(async move {
             match (&attempt.definition.target, &self.commands) {
