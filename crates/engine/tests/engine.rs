@@ -20,6 +20,7 @@ mod engine {
     mod locks;
     mod modes;
     mod nodes;
+    mod orphans;
     mod outages;
     mod overflow;
     mod owned;
