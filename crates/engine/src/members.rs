@@ -219,6 +219,10 @@ impl Members {
                 self.buried.notify_one();
             }
         }
+        for node in alive.keys() {
+            // It was taken for dead by mistake, and the hint that it came back didn't get here.
+            known.gone.remove(node);
+        }
         known.alive.extend(alive);
         known.peaks.get_or_insert_default();
         known.note_peak();
@@ -377,5 +381,20 @@ async fn look(node: &Node) {
     if let Some(was_behind) = node.members.was_behind() {
         let label = if was_behind { "behind" } else { "ahead" };
         Metrics::count(&node.metrics.other_rings, label);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_was_taken_for_dead_lives_again_once_its_session_is_found() {
+        let (members, node) = (Members::default(), NodeId(7));
+        assert!(members.may_live(node));
+        members.found(BTreeMap::new(), &members.supposed());
+        assert!(!members.may_live(node), "it was looked for");
+        members.found(BTreeMap::from([(node, Arc::default())]), &members.supposed());
+        assert!(members.may_live(node), "also if no hint said that it came");
     }
 }
