@@ -31,6 +31,7 @@ mod engine {
     mod replica_flush;
     mod replica_merge;
     mod replication;
+    mod sessions;
     mod shares;
     mod stopping;
 }
