@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 /// Forgotten waiters dropped beside something else at most, so that it fits in a commit.
-const PRUNE_MAX: usize = 16;
+const PRUNE_MAX: usize = 12;
 /// Waiters that one command looks at, at most, to find one who has a call. Whoever stands behind so many without one waits until
 /// some of them are dropped; a queue as long as it may be by default has fewer. The rules' own tests have short queues.
 const LOOKED_AT_MAX: usize = if cfg!(test) { 32 } else { 16 * 1024 };
@@ -158,11 +158,11 @@ impl<'a> State<'a> {
         let Some(index) = self.roster.holders.iter().position(|holder| holder.id == id) else { return };
         let mut holder = self.roster.holders.remove(index);
         let fencing = Self::fencing(&holder);
-        if how != End::Expired {
-            self.view.delete(&self.lock.grant(id));
-            if holder.flags.delayed {
-                self.view.delete(&self.lock.delay(id));
-            }
+        // Also what is over: it may not have been collected yet, and a store whose clock steps back would have it again, and renew
+        // it. A delay's record renews nothing, and isn't looked at once its place is open.
+        self.view.delete(&self.lock.grant(id));
+        if how != End::Expired && holder.flags.delayed {
+            self.view.delete(&self.lock.delay(id));
         }
         self.remember(id, fate, fencing, holder.digest, &holder.owner);
         self.roster.metadata = None;

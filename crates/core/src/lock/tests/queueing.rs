@@ -154,7 +154,7 @@ fn as_many_forgotten_are_dropped_at_once_as_fit_in_a_commit() {
     }
     world.forgotten = world.queue();
     world.give_back(&alice);
-    assert_eq!(world.queue().len(), 40 - 16);
+    assert_eq!(world.queue().len(), 40 - 12);
     world.forgotten = world.queue();
     let before = world.store.revision;
     assert_eq!(world.run(HERE, Command::Prune).reply, Reply::Pruned);
