@@ -9,7 +9,7 @@ use crate::engine::Node;
 use crate::metrics::Metrics;
 use baton_core::cluster::{Ring, SESSION, Session, node_of, session_key};
 use baton_core::lock::NodeId;
-use baton_core::{Check, Commit, Group, Outcome, Revision, Ttl, Write};
+use baton_core::{Check, Commit, Group, Outcome, Record, Revision, Ttl, Write};
 use baton_store::watch::Change;
 use baton_store::{Range, Store, StoreError};
 use peaks::Peaks;
@@ -219,6 +219,10 @@ impl Members {
                 self.buried.notify_one();
             }
         }
+        for node in alive.keys() {
+            // It was taken for dead by mistake, and the hint that it came back didn't get here.
+            known.gone.remove(node);
+        }
         known.alive.extend(alive);
         known.peaks.get_or_insert_default();
         known.note_peak();
@@ -334,18 +338,33 @@ async fn follow(members: &Members, changes: &mut baton_store::watch::Watch) {
     }
 }
 
-async fn renew(node: &Node, joined: &mut Revision) {
+/// Gives the session's record as it is, if it isn't the one that was made by `joined`.
+async fn touch(node: &Node, joined: Revision) -> Option<Option<Record>> {
     let key = session_key(node.id);
-    let checks = vec![Check::Created(key.clone(), *joined)];
+    let checks = vec![Check::Created(key.clone(), joined)];
     let writes = vec![Write::Touch { key, ttl: LIFE }];
     match node.in_time(node.store.commit(Commit { checks, writes })).await {
-        Ok(Ok(Outcome::Committed { .. })) => {}
-        // It ran out: the store was away for longer than it lasts.
-        Ok(Ok(Outcome::Conflict { .. })) => match node.in_time(join(node, &*node.store)).await {
-            Ok(Ok(revision)) => *joined = revision,
-            Ok(Err(error)) => node.store_failed(&error),
-            Err(_) => {}
-        },
+        Ok(Ok(Outcome::Conflict { found, .. })) => Some(found.into_iter().find_map(|(_, record)| record)),
+        Ok(Ok(Outcome::Committed { .. })) | Err(_) => None,
+        Ok(Err(error)) => {
+            node.store_failed(&error);
+            None
+        }
+    }
+}
+
+async fn renew(node: &Node, joined: &mut Revision) {
+    let Some(found) = touch(node, *joined).await else { return };
+    if let Some(own) = found {
+        // Nobody else makes it, and no other start of this node: it was made by a commit whose answer got lost. To put it again
+        // would leave it the same age, and each renewal would find so.
+        *joined = own.created;
+        touch(node, *joined).await;
+        return;
+    }
+    // It ran out: the store was away for longer than it lasts.
+    match node.in_time(join(node, &*node.store)).await {
+        Ok(Ok(revision)) => *joined = revision,
         Ok(Err(error)) => node.store_failed(&error),
         Err(_) => {}
     }
@@ -377,5 +396,20 @@ async fn look(node: &Node) {
     if let Some(was_behind) = node.members.was_behind() {
         let label = if was_behind { "behind" } else { "ahead" };
         Metrics::count(&node.metrics.other_rings, label);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_was_taken_for_dead_lives_again_once_its_session_is_found() {
+        let (members, node) = (Members::default(), NodeId(7));
+        assert!(members.may_live(node));
+        members.found(BTreeMap::new(), &members.supposed());
+        assert!(!members.may_live(node), "it was looked for");
+        members.found(BTreeMap::from([(node, Arc::default())]), &members.supposed());
+        assert!(members.may_live(node), "also if no hint said that it came");
     }
 }

@@ -21,6 +21,7 @@ mod engine {
     mod locks;
     mod modes;
     mod nodes;
+    mod orphans;
     mod outages;
     mod overflow;
     mod owned;
@@ -32,6 +33,7 @@ mod engine {
     mod replica_gaps;
     mod replica_merge;
     mod replication;
+    mod sessions;
     mod shares;
     mod stopping;
 }

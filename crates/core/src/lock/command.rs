@@ -6,12 +6,16 @@ use super::name::{GrantId, LockName, Principal};
 use super::state::State;
 use super::token::LockToken;
 use super::{acquire, election, force, queue, release, withdraw};
+use crate::commit::COMMIT_OPERATIONS_MAX;
 use crate::record::{Bytes, Revision, WallTime};
 use crate::view::{Pause, Stamp, View};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
+
+/// Forgotten waiters that one command drops at most: two deletes each, beside the roster's check and Put.
+pub const FORGOTTEN_MAX: usize = (COMMIT_OPERATIONS_MAX - 2) / 2;
 
 /// A node, made anew at every start and never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -48,6 +52,8 @@ pub enum Command {
     Withdraw(Withdraw),
     /// Time passed: see whether a holder is gone and who comes next.
     Settle,
+    /// Drop waiters whose place has been kept long enough.
+    Prune,
 }
 
 /// An acquire.
@@ -142,7 +148,7 @@ pub struct Context<'a> {
     pub liveness: &'a dyn Fn(GrantId, NodeId, u64) -> Liveness,
     /// Whether other nodes decide too: then rosters show who comes next, and where.
     pub is_shared: bool,
-    /// Waiters whose place has been kept long enough: any commit may drop them.
+    /// Waiters whose place has been kept long enough: any commit may drop them. More than [`FORGOTTEN_MAX`] are of no use.
     pub forgotten: &'a [GrantId],
 }
 
@@ -202,6 +208,8 @@ pub enum Reply {
     },
     /// The parked call, or the undelivered grant, is no more.
     Left,
+    /// Who was forgotten, or as many of them as one commit takes, is no more.
+    Pruned,
     /// What a look at the lock showed.
     Settled {
         /// When to look again: the first lease or lock-delay ends then if not renewed.
@@ -313,5 +321,6 @@ pub fn decide(
         Command::Undo { id, fencing } => release::undo(State::open(lock, view, context)?, *id, *fencing),
         Command::Withdraw(withdraw) => withdraw::decide(State::open(lock, view, context)?, withdraw),
         Command::Settle => queue::settle(State::open(lock, view, context)?),
+        Command::Prune => queue::prune(State::open(lock, view, context)?),
     }
 }

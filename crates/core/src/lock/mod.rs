@@ -16,7 +16,7 @@
 //! (they expire, and a memo may be written to poison a lost commit), so they are always checked.
 //!
 //! # The rules
-//! One file a command: [`acquire`], [`release`], [`force`], [`queue`] (leave, detach, settle), [`withdraw`] (of a bundle).
+//! One file a command: [`acquire`], [`release`], [`force`], [`queue`] (leave, detach, settle, prune), [`withdraw`] (of a bundle).
 //! [`election`] is what elections add. [`state`] is what they share: the lock as a view shows it. [`front`] is what the
 //! roster shows of the queue where nodes share a store.
 

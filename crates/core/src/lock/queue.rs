@@ -1,6 +1,6 @@
 //! Leaving the queue, keeping a place without a call, and what the passing of time brings (L2, L3, L5).
 
-use super::command::{Attachment, Decided, NodeId, Reply};
+use super::command::{Attachment, Decided, FORGOTTEN_MAX, NodeId, Reply};
 use super::state::State;
 use super::waiting::Waiting;
 use crate::commit::Ttl;
@@ -39,6 +39,13 @@ pub(super) fn settle(mut state: State<'_>) -> Result<Decided, Pause> {
     let look_in = state.held()?.retry_after;
     let is_free = state.is_free_elsewhere || state.roster.holders.is_empty() && state.roster.waiting > 0;
     state.reply(Reply::Settled { look_in, is_free })
+}
+
+/// Drops the forgotten, and looks at nothing else: it must get on also where so many of them stand in the queue that to look
+/// for somebody behind them takes longer than a call may.
+pub(super) fn prune(mut state: State<'_>) -> Result<Decided, Pause> {
+    state.prune(FORGOTTEN_MAX)?;
+    state.reply(Reply::Pruned)
 }
 
 fn is_attached(state: &State<'_>, waiting: &Waiting, attachment: Attachment) -> bool {

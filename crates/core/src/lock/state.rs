@@ -17,8 +17,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Forgotten waiters dropped by one command at most, so that it fits in a commit.
-const PRUNE_MAX: usize = 16;
+/// Forgotten waiters dropped beside something else at most, so that it fits in a commit.
+const PRUNE_MAX: usize = 12;
+/// Waiters that one command looks at, at most, to find one who has a call. Whoever stands behind so many without one waits until
+/// some of them are dropped; a queue as long as it may be by default has fewer. The rules' own tests have short queues.
+const LOOKED_AT_MAX: usize = if cfg!(test) { 32 } else { 16 * 1024 };
 /// Holders ended by one command because their time is over, at most; for the same reason.
 const EVICT_MAX: usize = 6;
 
@@ -30,7 +33,7 @@ pub(super) struct State<'a> {
     pub roster: Roster,
     /// More holders are to be ended than one commit takes.
     pub has_more_to_end: bool,
-    /// Somebody could go on whose call is parked at another node.
+    /// Somebody could go on whose call is parked at another node, or may stand farther behind than was looked.
     pub is_free_elsewhere: bool,
     has_granted: bool,
     changed: bool,
@@ -155,11 +158,11 @@ impl<'a> State<'a> {
         let Some(index) = self.roster.holders.iter().position(|holder| holder.id == id) else { return };
         let mut holder = self.roster.holders.remove(index);
         let fencing = Self::fencing(&holder);
-        if how != End::Expired {
-            self.view.delete(&self.lock.grant(id));
-            if holder.flags.delayed {
-                self.view.delete(&self.lock.delay(id));
-            }
+        // Also what is over: it may not have been collected yet, and a store whose clock steps back would have it again, and renew
+        // it. A delay's record renews nothing, and isn't looked at once its place is open.
+        self.view.delete(&self.lock.grant(id));
+        if how != End::Expired && holder.flags.delayed {
+            self.view.delete(&self.lock.delay(id));
         }
         self.remember(id, fate, fencing, holder.digest, &holder.owner);
         self.roster.metadata = None;
@@ -281,7 +284,7 @@ impl<'a> State<'a> {
     /// Lets the first waiter whose call is parked here have the lock, if there is room for it. Says whether a waiter
     /// that couldn't have it now comes before, and so nobody else may take it.
     pub fn hand_over(&mut self) -> Result<bool, Pause> {
-        self.prune()?;
+        self.prune(PRUNE_MAX)?;
         if self.roster.waiting == 0 || !self.roster.has_room() {
             return Ok(false);
         }
@@ -295,7 +298,13 @@ impl<'a> State<'a> {
         }
         let prefix = self.lock.prefix(Kind::Order);
         let mut after = self.end_of_front();
+        let mut looked_at = self.roster.front.shown().len();
         while let Some((name, order)) = self.view.next(&prefix, after.as_ref())? {
+            if looked_at == LOOKED_AT_MAX {
+                self.is_free_elsewhere = true;
+                return Ok(true);
+            }
+            looked_at += 1;
             let id = GrantId::from_suffix(&order.value).ok_or(Pause::Unreadable)?;
             if let Some(waiting) = self.waiting(id)?
                 && let Some(must_wait) = self.offer(Next::of(id, &waiting))?
@@ -360,9 +369,9 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Drops waiters whose place has been kept long enough.
-    pub fn prune(&mut self) -> Result<(), Pause> {
-        for id in self.context.forgotten.iter().take(PRUNE_MAX) {
+    /// Drops waiters whose place has been kept long enough, so many at most.
+    pub fn prune(&mut self, most: usize) -> Result<(), Pause> {
+        for id in self.context.forgotten.iter().take(most) {
             if let Some(waiting) = self.waiting(*id)?
                 && (self.context.liveness)(*id, waiting.node, waiting.attachment) == Liveness::Orphan
             {

@@ -19,9 +19,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How often one command may stop to read: far above what any needs.
 const READS_MAX: u32 = 4096;
-/// Names of a queue read at once.
+/// Names of a queue read at once: most that are looked for are among the first.
 const SCAN_PAGE: usize = 128;
-/// Waiters read together with a page of the queue's order.
+/// The same, once it is known that they weren't.
+const NEXT_PAGE: usize = 512;
+/// Waiters read together with the first page of the queue's order.
 const NEXT_IN_LINE: usize = 8;
 /// How often an id is poisoned again because its memo changed meanwhile.
 const POISONINGS_MAX: usize = 4;
@@ -93,6 +95,7 @@ impl Desk {
             match self.send(jobs, count).await {
                 Ok(Outcome::Committed { revision, now, witnessed }) => {
                     self.node.note_time(now);
+                    self.forget_who_was_dropped();
                     self.view.committed(revision);
                     let witnessed = witnessed.into_iter().flatten();
                     let witnessed = witnessed.map(|record| (record.key.name.clone(), record)).collect();
@@ -150,16 +153,20 @@ impl Desk {
             match pause {
                 _ if reads > READS_MAX => return Err((decided.len() + 1, Failure::Internal)),
                 Pause::Read(key) => {
-                    let keys = self.with_fellows(key);
+                    let keys = self.with_fellows(key, &forgotten);
                     let found = self.read(keys.clone()).await;
                     let records = found.map_err(|failure| (decided.len() + 1, failure))?;
                     keys.iter().zip(records).for_each(|(key, record)| self.view.learn(key, record));
                 }
                 Pause::Scan { prefix, after } => {
+                    let (limit, known) = match after {
+                        None => (SCAN_PAGE, NEXT_IN_LINE),
+                        Some(_) => (NEXT_PAGE, NEXT_PAGE),
+                    };
                     let range = Range { group: self.lock.group(), prefix: prefix.clone(), after };
-                    let scan = self.node.store.scan(range, SCAN_PAGE);
+                    let scan = self.node.store.scan(range, limit);
                     let page = self.in_time(scan).await.map_err(|failure| (decided.len() + 1, failure))?;
-                    let next = self.next_in_line(&prefix, &page.records);
+                    let next = self.next_in_line(&prefix, &page.records, known);
                     self.view.learn_page(&prefix, page.records, page.more);
                     if !next.is_empty() {
                         let found = self.read(next.clone()).await;
@@ -182,31 +189,58 @@ impl Desk {
 
     /// Who comes first in a page of the queue's order and isn't known yet: one of them is going to be asked for, and then
     /// the next, one store call each.
-    fn next_in_line(&self, prefix: &Bytes, page: &[Record]) -> Vec<Key> {
+    fn next_in_line(&self, prefix: &Bytes, page: &[Record], limit: usize) -> Vec<Key> {
         if *prefix != self.lock.prefix(Kind::Order) {
             return Vec::new();
         }
-        let ids = page.iter().take(NEXT_IN_LINE).filter_map(|order| GrantId::from_suffix(&order.value));
+        let ids = page.iter().take(limit).filter_map(|order| GrantId::from_suffix(&order.value));
         ids.map(|id| self.lock.waiting(id)).filter(|key| self.view.peek(key).is_err()).collect()
     }
 
-    /// Whoever asks for one holder's lease is going to ask for the others', one store call each.
-    fn with_fellows(&self, key: Key) -> Vec<Key> {
+    /// Whoever asks for one of several records is going to ask for the others, one store call each.
+    fn with_fellows(&self, key: Key, forgotten: &[GrantId]) -> Vec<Key> {
+        let mut keys = match Kind::of_name(&key.name) {
+            Some(Kind::Grant | Kind::Delay) => self.leases(),
+            Some(Kind::Waiting) => self.waiters(&key, forgotten),
+            _ => Vec::new(),
+        };
+        keys.retain(|key| self.view.peek(key).is_err());
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+        keys
+    }
+
+    /// Of all who hold the lock, if there are several.
+    fn leases(&self) -> Vec<Key> {
         let roster = self.view.peek(&self.lock.roster()).ok().flatten();
         let roster = roster.and_then(|seen| Roster::decode(&seen.value).ok()).unwrap_or_default();
-        let is_lease = matches!(Kind::of_name(&key.name), Some(Kind::Grant | Kind::Delay));
-        if roster.holders.len() < 2 || !is_lease {
-            return vec![key];
+        if roster.holders.len() < 2 {
+            return Vec::new();
         }
         let leases = roster.holders.iter().map(|holder| match holder.closed {
             true => self.lock.delay(holder.id),
             false => self.lock.grant(holder.id),
         });
-        let mut keys: Vec<_> = leases.filter(|key| self.view.peek(key).is_err()).collect();
-        if !keys.contains(&key) {
-            keys.push(key);
+        leases.collect()
+    }
+
+    /// Of all who are forgotten, if it is one of them; else of those whose places in the queue are known.
+    fn waiters(&self, key: &Key, forgotten: &[GrantId]) -> Vec<Key> {
+        let forgotten: Vec<_> = forgotten.iter().map(|id| self.lock.waiting(*id)).collect();
+        if forgotten.contains(key) {
+            return forgotten;
         }
-        keys
+        let (mut waiters, mut after) = (Vec::new(), None);
+        let prefix = self.lock.prefix(Kind::Order);
+        while waiters.len() < NEXT_PAGE
+            && let Ok(Some((name, order))) = self.view.next(&prefix, after.as_ref())
+        {
+            let waiter = GrantId::from_suffix(&order.value).map(|id| self.lock.waiting(id));
+            waiters.extend(waiter.filter(|key| self.view.peek(key).is_err()));
+            after = Some(name);
+        }
+        waiters
     }
 
     /// Decides one command on the view, after what is drafted there.

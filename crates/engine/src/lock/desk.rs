@@ -260,6 +260,10 @@ impl Desk {
             self.look_at = look_in.map(|left| Instant::now() + left + EXPIRY_SLACK);
             self.owes_look = false;
             self.note_free(*is_free);
+            if *is_free && !self.parked.is_empty() {
+                // It may be for one of these, who stands too far behind.
+                self.look_at.get_or_insert(Instant::now() + SHARED_LOOK);
+            }
         }
         let Some(job) = job else { return again };
         match &job.command {
@@ -407,12 +411,13 @@ impl Desk {
     pub(super) async fn look(&mut self) {
         self.look_at = None;
         self.part_from_the_gone();
-        let are_forgotten = !self.forgotten().is_empty();
         let job = self.internal(Command::Settle);
         self.work(VecDeque::from([job]), None).await;
-        if are_forgotten && !self.is_blind {
-            // One commit drops only so many: who is still there is dropped by the next.
-            self.census().await;
+        let has_failed = self.is_blind;
+        // Also if that failed: it may have, because so many who are to be dropped stand before whoever goes on.
+        self.prune().await;
+        if has_failed {
+            self.look_at = Some(Instant::now() + LOOK_AGAIN);
         }
         self.tidy().await;
     }

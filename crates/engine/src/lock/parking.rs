@@ -3,19 +3,21 @@
 use super::desk::{Desk, LOOK_AGAIN};
 use super::desks::{Answer, Job};
 use baton_core::Record;
-use baton_core::lock::command::{Acquire, Attachment};
+use baton_core::lock::command::{Acquire, Attachment, FORGOTTEN_MAX};
 use baton_core::lock::front::Next;
 use baton_core::lock::name::Kind;
 use baton_core::lock::roster::Roster;
 use baton_core::lock::waiting::Waiting;
 use baton_core::lock::{Command, GrantId, Liveness, LockName, NodeId};
 use baton_store::Range;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// Waiters read at once when a desk counts who is waiting without a call.
 const CENSUS_PAGE: usize = 256;
+/// Commits made in a row to drop waiters who have been forgotten.
+const PRUNINGS_MAX: usize = 16;
 
 /// A call that waits for the lock. Kept small: there are thousands.
 pub(super) struct Parked {
@@ -182,11 +184,36 @@ impl Desk {
         if may_live { Liveness::Elsewhere } else { Liveness::Orphan }
     }
 
-    /// Waiters whose place has been kept long enough.
+    /// Waiters whose place has been kept long enough: as many as one commit drops.
     pub(super) fn forgotten(&self) -> Vec<GrantId> {
-        let kept = self.node.config.orphan_kept;
-        let old = self.orphans.iter().filter(|(_, since)| since.elapsed() >= kept);
-        old.map(|(id, _)| *id).collect()
+        let (kept, now) = (self.node.config.orphan_kept, Instant::now());
+        let old = self.orphans.iter().filter(|(_, since)| now.saturating_duration_since(**since) >= kept);
+        old.map(|(id, _)| *id).take(FORGOTTEN_MAX).collect()
+    }
+
+    /// The draft at hand is true now: whoever it dropped is no orphan any more.
+    pub(super) fn forget_who_was_dropped(&mut self) {
+        let mut dropped = self.forgotten();
+        dropped.retain(|id| self.view.deletes(&self.lock.waiting(*id)));
+        for id in dropped {
+            self.orphans.remove(&id);
+        }
+    }
+
+    /// Drops those whose place has been kept long enough, as many as whoever comes to the desk meanwhile can wait for.
+    pub(super) async fn prune(&mut self) {
+        for _ in 0..PRUNINGS_MAX {
+            let forgotten = self.forgotten();
+            if forgotten.is_empty() {
+                return;
+            }
+            self.work(VecDeque::from([self.internal(Command::Prune)]), None).await;
+            if self.is_blind {
+                return;
+            }
+            // Whoever is still there has a call again.
+            self.orphans.retain(|id, _| !forgotten.contains(id));
+        }
     }
 
     /// The node stops: every parked call is told to call again. Places are kept for them by the next node.

@@ -398,6 +398,7 @@ pub(crate) fn refusal(reply: Reply, request_id: String) -> LockError {
         | Reply::Proclaimed
         | Reply::Forced { .. }
         | Reply::Left
+        | Reply::Pruned
         | Reply::Settled { .. } => {
             return LockError::Failed(Failure::Internal);
         }

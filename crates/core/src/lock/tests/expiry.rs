@@ -1,6 +1,8 @@
 //! What the passing of time brings (L5), and what it must not.
 
 use super::world::*;
+use crate::commit::Outcome;
+use crate::lock::grant::Terms;
 use crate::lock::memo::Fate;
 use crate::lock::{Command, Reply};
 use core::time::Duration;
@@ -79,5 +81,22 @@ fn a_memo_has_the_grants_token_however_often_the_roster_was_rewritten() {
         end(&mut world);
         let memo = world.memo(alice.id).unwrap();
         assert_eq!((memo.fate, memo.fencing), (fate, created));
+    }
+}
+
+#[test]
+fn a_lease_that_was_ended_and_handed_on_is_not_renewed_after_the_clock_stepped_back() {
+    let delay = Duration::from_secs(1);
+    for delay in [Duration::ZERO, delay] {
+        let mut world = World::default();
+        let alice = world.take_as(ALICE, &Terms { delay, ..terms(ALICE) });
+        world.advance(TTL);
+        world.settle(HERE);
+        world.advance(delay);
+        let bob = world.take(BOB);
+        // Nobody has collected what is over, and by this clock it isn't over.
+        world.store.now -= (TTL + delay - Duration::from_millis(1)).as_millis() as u64;
+        assert!(matches!(world.renew(&alice), Outcome::Conflict { .. }), "two hold it");
+        assert!(matches!(world.renew(&bob), Outcome::Committed { .. }));
     }
 }

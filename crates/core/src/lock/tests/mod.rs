@@ -22,3 +22,4 @@ mod taking;
 mod undoing;
 mod withdrawing;
 mod world;
+mod worst;

@@ -154,7 +154,31 @@ fn as_many_forgotten_are_dropped_at_once_as_fit_in_a_commit() {
     }
     world.forgotten = world.queue();
     world.give_back(&alice);
-    assert_eq!(world.queue().len(), 40 - 16);
+    assert_eq!(world.queue().len(), 40 - 12);
+    world.forgotten = world.queue();
+    let before = world.store.revision;
+    assert_eq!(world.run(HERE, Command::Prune).reply, Reply::Pruned);
+    assert_eq!((world.queue().len(), world.store.revision), (0, before + 1), "alone there is room for more");
+    assert_eq!(world.roster_record(), None);
+}
+
+#[test]
+fn who_stands_behind_more_orphans_than_are_looked_at_waits_until_some_are_dropped() {
+    let mut world = World { queue_max: 100, ..World::default() };
+    let alice = world.take(ALICE);
+    for number in 0..32 {
+        let orphan = world.park(THERE, &alloc::format!("o{number}"));
+        world.lose_call(THERE, orphan);
+    }
+    world.park(HERE, BOB);
+    world.give_back(&alice);
+    assert_eq!(world.settle(HERE), Reply::Settled { look_in: None, is_free: true });
+    assert_eq!(world.holder(), None, "one too many before him");
+    let refused = world.try_take(CAROL);
+    assert!(matches!(&refused, Reply::Held(held) if held.owner.is_none()), "nobody barges in: {refused:?}");
+    world.forgotten = world.queue()[..1].to_vec();
+    world.settle(HERE);
+    assert_eq!((world.holder(), world.queue().len()), (Some(world.id(BOB)), 31));
 }
 
 #[test]

@@ -353,6 +353,13 @@ impl World {
         self.run(HERE, command).granted()
     }
 
+    /// As the engine renews: the grant is touched, whatever the roster says.
+    pub fn renew(&mut self, granted: &Granted) -> Outcome {
+        let key = self.lock.grant(granted.id);
+        let checks = vec![Check::Created(key.clone(), granted.fencing.resolve(Revision(0)))];
+        self.store.commit(&Commit { checks, writes: vec![Write::Touch { key, ttl: TTL }] })
+    }
+
     /// Queues, and says which call is parked.
     pub fn park(&mut self, node: NodeId, owner: &str) -> Attachment {
         let (command, attachment) = self.acquire_waiting(node, owner, &terms(owner));
