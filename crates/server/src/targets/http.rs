@@ -61,6 +61,7 @@ impl Sender {
         let mut connection = match self.pool.get(&origin, &self.connector, is_fresh).await? {
             Taken::Fresh(connection) => connection,
             Taken::Used(mut connection) => {
+                in_time(attempt)?;
                 let answer = connection.try_send_request(request);
                 attempt.is_sent();
                 match answer.await {
@@ -75,10 +76,7 @@ impl Sender {
                 }
             }
         };
-        if Instant::now() >= attempt.until {
-            // This process slept meanwhile, and the run isn't its own any more.
-            return Err("it was too late to send it".into());
-        }
+        in_time(attempt)?;
         let answer = connection.send_request(request);
         attempt.is_sent();
         let response = answer.await.map_err(|error| error.to_string())?;
@@ -106,6 +104,11 @@ impl Sender {
             output: output.into(),
         })
     }
+}
+
+/// Looked at right before it is sent: it may have waited for a connection, or this process slept, and the run isn't its own any more.
+fn in_time(attempt: &Attempt) -> Result<(), String> {
+    if Instant::now() >= attempt.until { Err("it was too late to send it".into()) } else { Ok(()) }
 }
 
 /// The beginning of a body, and whether that is all of it.
