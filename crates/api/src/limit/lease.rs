@@ -164,7 +164,7 @@ pub struct ReturnLeaseRequest {
     /// Of which key.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 512))]
     pub key: String,
-    /// The lease, or the place in flight.
+    /// The place in flight.
     #[cfg_attr(
         feature = "openapi",
         schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_.:-]*[A-Za-z0-9]$")

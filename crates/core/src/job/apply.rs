@@ -4,7 +4,7 @@ use super::calendar;
 use super::carry::carry_over;
 use super::definition::{Definition, Missed};
 use super::due;
-use super::id::{Trigger, Uid};
+use super::id::Uid;
 use super::place::{definition_key, index_key, lease_key, ready_key, state_key};
 use super::run::Reason;
 use super::state::{Phase, State};
@@ -75,15 +75,19 @@ pub(super) fn edit(
     let (was_on, mut looked) = (work.is_on(), Looked::default());
     let mut definition = definition.clone();
     if !work.definition.is_due_like(&definition) {
-        // What was due by the old schedule, and nobody had decided yet, is over; the new one counts from now.
-        if let Some(old) = timetables(work.name, &work.definition).filter(|_| was_on) {
+        // What was due by the old schedule is over, whether nobody had decided it yet or it was to be made up for; the new one counts
+        // from now.
+        let old = timetables(work.name, &work.definition);
+        due::drop_planned(work, old.as_deref(), view)?;
+        if let Some(old) = old {
             let (after, now) = (work.state.mark, work.now);
-            due::leave_out(work, &old, after, now, Reason::Missed, &mut looked, view)?;
+            // What passed while it was off has no other record: it comes back from now.
+            let reason = if was_on { Reason::Missed } else { Reason::Paused };
+            due::leave_out(work, &old, after, now, reason, &mut looked, view)?;
             if let Some(times) = old.left_out() {
                 due::leave_out(work, &times, after, now, Reason::Calendar, &mut looked, view)?;
             }
         }
-        work.state.spans.retain(|span| span.trigger != Trigger::Schedule);
         work.state.mark = work.state.mark.max(work.now);
     } else if work.definition.calendars == definition.calendars {
         definition.done.clone_from(&work.definition.done);

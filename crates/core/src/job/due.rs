@@ -12,6 +12,7 @@ use super::timetable::Timetable;
 use super::work::Work;
 use crate::record::WallTime;
 use crate::view::{Pause, View};
+use alloc::vec::Vec;
 use core::time::Duration;
 
 /// The most recent time is still the present one if it was due this long ago; later it was missed.
@@ -167,6 +168,31 @@ pub(super) fn leave_out(
     let stands_for = times.first().filter(|_| count > 1).map(|first| (*first, count));
     looked.skipped.push((reason, count));
     work.skip(RunPlace::scheduled(last), reason, stands_for, view)
+}
+
+/// What was to be made up for is of a schedule that is over: one record for all of it, so that it is one however many ranges there are.
+pub(super) fn drop_planned(
+    work: &mut Work<'_>,
+    timetable: Option<&Timetable>,
+    view: &mut View,
+) -> Result<(), Pause> {
+    let planned = work.state.spans.extract_if(.., |span| span.trigger == Trigger::Schedule);
+    let planned: Vec<_> = planned.collect();
+    let Some(timetable) = timetable else { return Ok(()) };
+    let (mut first, mut last, mut count) = (None, None, 0);
+    for span in planned {
+        let Some(latest) = timetable.latest(span.after, span.until).filter(|_| span.left > 0) else {
+            continue;
+        };
+        last = last.max(Some(latest));
+        let most = SKIPPED_COUNT_MAX.saturating_sub(count).min(span.left as usize).max(1);
+        let times = timetable.between(span.after, span.until, most);
+        first = [first, times.first().copied()].into_iter().flatten().min();
+        count = (count + times.len()).min(SKIPPED_COUNT_MAX);
+    }
+    let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
+    let stands_for = (count > 1).then_some((first, count as u64));
+    work.skip(RunPlace::scheduled(last), Reason::Missed, stands_for, view)
 }
 
 /// Begins the next of those that are made up for, if there is one.

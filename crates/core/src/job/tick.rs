@@ -168,7 +168,10 @@ pub(super) fn admit(
         Overlap::QueueOne if queued == 0 => work.enqueue(place, due, view),
         Overlap::QueueAll if queued < QUEUED_MAX => work.enqueue(place, due, view),
         Overlap::CancelPrevious => {
-            while !work.state.queue.is_empty() && looked.ended.len() < SETTLED_MAX {
+            let settles_more = |looked: &Looked| looked.ended.len() < SETTLED_MAX;
+            // As many wait as may, whatever was settled: this one has the place of one of them.
+            let is_full = |work: &Work<'_>| work.state.queue.len() >= QUEUED_MAX;
+            while !work.state.queue.is_empty() && (settles_more(looked) || is_full(work)) {
                 work.cancel_queued(0, Reason::Superseded, view)?;
                 looked.ended.push(Outcome::Cancelled);
             }

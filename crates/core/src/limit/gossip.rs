@@ -2,7 +2,7 @@
 //!
 //! What a key has used in one window is a counter of the node's replica (see [`crate::crdt`]), in a map that callers can't name: one map for each limit, one
 //! field for each window and key. In that counter every run of a node has a slot of its own, and says there all it ever admitted in that window, and took
-//! back. So a report that comes twice, late or in another order changes nothing, whoever joins whatever with whom comes to the same sum, and what a
+//! back. What receipts gave back is a counter beside it. So a report that comes twice, late or in another order changes nothing, whoever joins whatever with whom comes to the same sum, and what a
 //! node knows is what it admitted itself and what it has heard of all others.
 //!
 //! A node admits while that sum stays within the limit. Alone it is exact. Beside others, what they admitted and it hasn't heard
@@ -54,8 +54,10 @@ pub struct Part {
     pub own: Tally,
     /// What of that is in the replica, as far as is known.
     pub reported: Tally,
-    /// By all others, and what was given back; may be below zero while what it was given back for is still on its way.
+    /// By all others; may be below zero while what a node took back is there and what it had admitted is still on its way.
     others: i128,
+    /// What receipts gave back: nothing or less, and as early as that.
+    refunds: i128,
     /// What had been used by an earlier definition, whose windows were others.
     carried: u64,
 }
@@ -70,6 +72,11 @@ impl Part {
         }
     }
 
+    /// Takes in what receipts gave back.
+    pub fn learn_refunds(&mut self, row: Option<&Row>) {
+        self.refunds = row.map_or(0, crate::crdt::counter::value);
+    }
+
     /// What has to be reported; nothing if all of it was.
     pub fn report(&self) -> Option<Tally> {
         (self.own != self.reported).then_some(self.own)
@@ -78,7 +85,7 @@ impl Part {
     /// What was counted, by all who were heard of.
     pub fn count(&self) -> u64 {
         let own = i128::from(self.own.added) - i128::from(self.own.taken);
-        let sum = own + self.others + i128::from(self.carried);
+        let sum = own + self.others + self.refunds + i128::from(self.carried);
         u64::try_from(sum.clamp(0, i128::from(NUMBER_MAX))).unwrap_or_default()
     }
 }

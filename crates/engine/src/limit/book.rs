@@ -123,7 +123,10 @@ impl Engine {
         Ok(found.granted)
     }
 
-    /// Gives a place in flight back. Whether it was still there.
+    /// Gives a place in flight back, whether or not it was still there.
+    ///
+    /// Of no other limit: what is said here of a row is that nothing of it was used, which is true of a place, and of a lease only its
+    /// holder knows.
     pub async fn leave(
         &self,
         name: &Name,
@@ -135,6 +138,9 @@ impl Engine {
         let room = node.room_if_audited(name, until).await?;
         let made = |currents: &[Current]| {
             let current = &currents[0];
+            if current.defined.definition.algorithm != Algorithm::InFlight {
+                return Err(LimitError::NoPlaces);
+            }
             let metered = Metered::of_lease(lease_id).key(key);
             let row = RowClaim {
                 id: lease_id.into(),

@@ -271,6 +271,8 @@ pub enum LimitError {
     RequestIdReused,
     /// The limit's algorithm can't do this.
     WrongAlgorithm,
+    /// The limit isn't about what is in flight: no place can be given back.
+    NoPlaces,
     /// More than the limit can ever admit at once.
     CostTooHigh {
         /// What it can.

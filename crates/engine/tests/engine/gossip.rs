@@ -191,6 +191,36 @@ async fn a_receipt_gives_back_once_at_whichever_nodes() {
     assert_eq!(ground.engines[0].refund(&name("l"), "k", &receipt, "").await.unwrap(), 0);
 }
 
+/// A counter of a replica has room for 1,024 who count in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn however_much_is_given_back_what_another_node_counts_is_heard_of() {
+    let (ground, _world) = nodes(2).await;
+    let [engine, other] = &ground.engines[..] else { panic!("two nodes") };
+    const CHECKS: u64 = 1_100;
+    engine
+        .put_limit(&name("l"), Definition { limit: 2 * CHECKS, ..spread(Algorithm::FixedWindow) })
+        .await
+        .unwrap();
+    let wanted = Wanted { receipt: true, ..Wanted::default() };
+    let mut refunds = tokio::task::JoinSet::new();
+    for _ in 0..CHECKS {
+        let mut answered = engine.check_limits(&[call("l", "k", 1)], &wanted).await.unwrap();
+        let (engine, receipt) = (engine.clone(), answered.checks.remove(0).receipt.unwrap());
+        refunds.spawn(async move { engine.refund(&name("l"), "k", &receipt, "").await });
+    }
+    let (mut given_back, mut refused) = (0, 0);
+    while let Some(refund) = refunds.join_next().await {
+        match refund.unwrap() {
+            Ok(amount) => given_back += amount,
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(given_back >= 1_000 && given_back + refused == CHECKS, "{given_back} and {refused}");
+    all_know(&ground, CHECKS - given_back).await;
+    assert_eq!(admitted(other, 3).await, 3);
+    all_know(&ground, CHECKS - given_back + 3).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_counts_once_at_a_node_and_what_only_counts_refuses_nobody() {
     let (ground, _world) = nodes(1).await;
@@ -217,7 +247,8 @@ async fn counts_of_windows_that_are_over_are_found_at_the_start_and_go() {
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
     let live = window::Window { start_ms: now_ms - 1_000, end_ms: now_ms + 1_000 }.row(&name("old"), "k");
     let hits = Object::plain("n", "hits").row(Kind::Counter);
-    for key in [&over, &live, &hits] {
+    let refunds = window::Window { start_ms: 1_000, end_ms: 2_000 }.refunds(&name("old"), "k");
+    for key in [&over, &refunds, &live, &hits] {
         let edit = Edit { key: key.clone(), act: baton_core::crdt::Act::Add(1) };
         world.replicas[1].write(&[edit], None).await.unwrap();
     }
@@ -225,7 +256,7 @@ async fn counts_of_windows_that_are_over_are_found_at_the_start_and_go() {
     let ground = ground(1).await;
     connect(&ground.engines[0], &world.replicas[0]);
     let is_there = |key: &baton_core::crdt::RowKey| world.replicas[1].with_row(key, |row| row.is_some());
-    eventually("it goes", async || !is_there(&over)).await;
+    eventually("they go", async || !is_there(&over) && !is_there(&refunds)).await;
     assert!(is_there(&live) && is_there(&hits));
 }
 

@@ -3,7 +3,7 @@
 use super::limits::{DAY_MS, call, check, definition, ground, name};
 use baton_core::limit::{Definition, Mechanism, Policy};
 use baton_core::meter::Algorithm;
-use baton_engine::limit::{Source, Wanted};
+use baton_engine::limit::{LimitError, Source, Wanted};
 use baton_engine::{Config, Engine, Random};
 use baton_testkit::dice::Dice;
 use baton_testkit::simulated::{Faults, Simulated};
@@ -180,6 +180,31 @@ async fn a_node_that_is_cut_off_stops_spending_before_its_lease_ends() {
     assert!(usage.outstanding == 0 && usage.used >= 50, "{usage:?}");
     tokio::time::sleep(Duration::from_millis(1_000)).await;
     assert_eq!(other.usage(&name("l"), "k").await.unwrap().used, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_else_returns_as_if_it_were_a_place_stays_its_holders_to_spend() {
+    let store = Simulated::for_many(1);
+    let start = |seed| Engine::start(store.node(Faults::none()), Config::default(), Random::seeded(seed));
+    let (holder, other) = (start(0).await.unwrap(), start(1).await.unwrap());
+    let definition =
+        Definition { mechanism: Mechanism::Leased, ..definition(Algorithm::FixedWindow, 1_000, DAY_MS) };
+    other.put_limit(&name("l"), definition).await.unwrap();
+    let mut admitted = 0;
+    for _ in 0..3 {
+        admitted += u64::from(check(&holder, "l", "k", 1).await.allowed);
+    }
+    let (leases, _) = other.leases(&name("l"), 10).await.unwrap();
+    assert_eq!(leases.len(), 1, "it has a lease: {leases:?}");
+    let left = other.leave(&name("l"), "k", &leases[0].row.id, "").await;
+    while check(&other, "l", "k", 1).await.allowed {
+        admitted += 1;
+    }
+    while check(&holder, "l", "k", 1).await.allowed {
+        admitted += 1;
+    }
+    assert!(admitted <= 1_000, "{admitted} of 1000: what one has to spend was given to another");
+    assert_eq!(left, Err(LimitError::NoPlaces));
 }
 
 #[tokio::test(start_paused = true)]

@@ -301,6 +301,34 @@ async fn a_request_that_is_sent_again_in_an_outage_or_after_it_counts_once() {
     ground.counted(3).await;
 }
 
+/// Both have asked the store before it turns out that it doesn't answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_sent_twice_just_when_an_outage_begins_counts_once() {
+    let ground = ground(limited(Policy::ClosedLocal)).await;
+    // So that the definition is known.
+    assert!(ground.check().await.allowed);
+    ground.store.set(Fault::Silent);
+    let before = ground.store.charges();
+    let check = || {
+        let engine = ground.engine.clone();
+        tokio::spawn(async move {
+            let wanted = Wanted { request_id: Some("r".into()), ..Wanted::default() };
+            let calls =
+                [CheckCall { limit: name(), key: "k".into(), cost: 3, identity: Identity::default() }];
+            engine.check_limits(&calls, &wanted).await.unwrap()
+        })
+    };
+    let both = [check(), check()];
+    until("both ask", async || ground.store.charges() == before + 2).await;
+    ground.store.set(Fault::Unavailable);
+    let [first, second] = both;
+    let first = first.await.unwrap();
+    assert!(first.allowed);
+    assert_eq!(second.await.unwrap(), first);
+    ground.store.set(Fault::None);
+    ground.counted(1 + 3).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_beyond_a_limit_s_number_share_one_meter_in_an_outage_too() {
     let ground = ground(Definition { keys_max: 1, ..limited(Policy::ClosedLocal) }).await;

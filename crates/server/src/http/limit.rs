@@ -295,12 +295,15 @@ async fn leased(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
 }
 
 /// Give back a place in flight.
+///
+/// What you have leased is given back by `/lease` with `kept` 0 and all that was spent of it.
 #[utoipa::path(
     post, path = "/v1/limits/{name}/lease/return", tag = "limits", operation_id = "returnLimitLease",
     params(NameParameter, NamespaceParameter), request_body = ReturnLeaseRequest,
     responses(
         (status = 200, description = "It isn't held any more, whether or not it was", body = ReturnLeaseResponse),
         (status = 404, description = "LIMIT_NOT_FOUND", body = ErrorBody),
+        (status = 409, description = "LIMIT_MISMATCH: not in_flight", body = ErrorBody),
     )
 )]
 pub async fn give_back(State(server): State<Arc<Shared>>, request: Request) -> Response {

@@ -273,6 +273,11 @@ impl From<LimitError> for Problem {
                 let message = "only a token_bucket can book a time; check it instead, and come back after retryAfterMillis";
                 ErrorBody::new(ErrorCode::LimitMismatch, message).into()
             }
+            LimitError::NoPlaces => {
+                let message = "only an in_flight limit has places to return; of a lease say to /lease what was spent of \
+                               it, and \"kept\":0";
+                ErrorBody::new(ErrorCode::LimitMismatch, message).into()
+            }
             LimitError::CostTooHigh { capacity } => Self::invalid(
                 "cost",
                 format!("cost must be at most {capacity}, what the limit holds at once"),

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Commands that run at once; others wait, for as long as their attempt may take.
 const RUNNING_MAX: usize = 64;
@@ -29,7 +29,7 @@ const PASSED_ON: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
 /// The commands of this server.
 pub(super) struct Commands {
-    room: Semaphore,
+    pub(super) room: Semaphore,
     groups: Arc<Mutex<BTreeSet<i32>>>,
 }
 
@@ -85,6 +85,10 @@ impl Commands {
             ("BATON_SCHEDULED_AT", attempt.run.place.nominal.0.to_string()),
             ("BATON_ATTEMPT", attempt.attempt.to_string()),
         ]);
+        if Instant::now() >= attempt.until {
+            // It waited for its place, or this process slept, and the run isn't its own any more.
+            return AttemptEnd::failed("it was too late to start it");
+        }
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => return AttemptEnd::failed(&format!("{program} can't be started: {error}")),

@@ -63,6 +63,7 @@ impl Sender {
         let (mut connection, mut turn) = match self.pool.get(&origin, &self.connector, is_fresh).await? {
             Taken::Fresh(connection, turn) => (connection, turn),
             Taken::Used(mut connection, mut turn) => {
+                in_time(attempt)?;
                 let answer = connection.try_send_request(request);
                 attempt.is_sent();
                 match Turn::lasting_for(&mut turn, answer).await {
@@ -77,10 +78,7 @@ impl Sender {
                 }
             }
         };
-        if Instant::now() >= attempt.until {
-            // This process slept meanwhile, and the run isn't its own any more.
-            return Err("it was too late to send it".into());
-        }
+        in_time(attempt)?;
         let answer = connection.send_request(request);
         attempt.is_sent();
         let response = Turn::lasting_for(&mut turn, answer).await.map_err(|error| error.to_string())?;
@@ -114,6 +112,11 @@ impl Sender {
             output: output.into(),
         })
     }
+}
+
+/// Looked at right before it is sent: it may have waited for a connection, or this process slept, and the run isn't its own any more.
+fn in_time(attempt: &Attempt) -> Result<(), String> {
+    if Instant::now() >= attempt.until { Err("it was too late to send it".into()) } else { Ok(()) }
 }
 
 /// The beginning of a body, and whether that is all of it.

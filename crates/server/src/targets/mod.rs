@@ -13,6 +13,8 @@ mod command;
 mod connect;
 mod http;
 mod pool;
+#[cfg(test)]
+mod tests;
 
 use allow::Allowed;
 use baton_core::job::{AttemptEnd, Target};

@@ -188,6 +188,9 @@ async fn a_reservation_waits_for_its_turn_and_only_buckets_have_them() {
     put(&baton, "log", json!({ "limit": 10, "windowMillis": 10_000, "algorithm": "sliding_log" })).await.ok();
     let wrong = baton.post("/v1/limits/log/reserve", json!({ "key": "k", "maxWaitMillis": 10 })).await;
     assert_eq!(wrong.code(409), "LIMIT_MISMATCH");
+    let back = json!({ "key": "k", "leaseId": "some-lease" });
+    let wrong = baton.post("/v1/limits/log/lease/return", back).await;
+    assert_eq!(wrong.code(409), "LIMIT_MISMATCH", "only places in flight come back like this");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,8 @@
 //! Jobs are changed while they are scheduled (J1, J15).
 
-use super::world::{MINUTE, START, World, every_minute, for_workers};
-use crate::job::{self, Definition, Missed, Put, Target};
+use super::world::{MINUTE, START, World, every_minute, for_workers, in_a_word};
+use crate::job::state::SPANS_MAX;
+use crate::job::{self, Definition, Missed, Overlap, Put, Target};
 use crate::record::WallTime;
 use alloc::vec::Vec;
 
@@ -38,6 +39,81 @@ fn a_new_schedule_counts_from_its_edit_and_what_was_due_by_the_old_one_is_said_t
     world.store.now += 2 * MINUTE;
     world.edit(|job| job.timeout_ms += 1);
     assert_eq!(world.look().len(), 1);
+}
+
+/// How many times each record stands for, with its reason or outcome.
+fn records(world: &World) -> Vec<(&'static str, u64)> {
+    let count = |run: &job::Run| run.stands_for.map_or(1, |(_, count)| count);
+    world.runs().iter().map(|(_, run)| (in_a_word(run), count(run))).collect()
+}
+
+#[test]
+fn what_was_still_to_be_made_up_for_by_the_old_schedule_is_said_to_be_missed() {
+    for (missed, told) in [
+        (Missed::All, Vec::from([("running", 1), ("missed", 9)])),
+        (Missed::Latest, Vec::from([("running", 1), ("missed", 8), ("missed", 1)])),
+    ] {
+        let mut world = World::with(Definition {
+            missed,
+            schedule: Some("*/10 * * * *".into()),
+            overlap: Overlap::Allow,
+            timeout_ms: 600 * MINUTE,
+            ..every_minute()
+        });
+        // Nothing is made up for while this one runs.
+        assert_eq!(world.pass(10 * MINUTE).len(), 1);
+        world.store.now += 91 * MINUTE + MINUTE / 2;
+        assert!(world.look().is_empty());
+        assert_eq!(world.state().spans.len(), 1);
+        world.edit(|job| job.schedule = Some("30 4 1 1 *".into()));
+        assert_eq!(world.state().spans, []);
+        assert_eq!(records(&world), told, "{missed:?}");
+    }
+}
+
+/// As many ranges as there may be, of more times than are counted: one record, and as many operations as for one.
+#[test]
+fn very_much_that_was_to_be_made_up_for_is_one_record_too() {
+    let mut world = World::with(Definition {
+        missed: Missed::All,
+        missed_max: 1_000,
+        overlap: Overlap::Allow,
+        timeout_ms: 100_000 * MINUTE,
+        ..every_minute()
+    });
+    world.pass(MINUTE);
+    while world.state().spans.len() < SPANS_MAX {
+        world.store.now += 30 * MINUTE;
+        world.look();
+    }
+    let before = world.runs().len();
+    world.edit(|job| job.time_zone = "Asia/Tokyo".into());
+    assert_eq!(world.state().spans, []);
+    assert_eq!(world.runs().len(), before + 1);
+    assert_eq!(
+        records(&world).into_iter().filter(|(told, _)| *told == "missed").collect::<Vec<_>>(),
+        [("missed", 1_000)]
+    );
+}
+
+#[test]
+fn what_passed_while_a_job_was_off_is_said_to_be_paused_also_if_its_schedule_changes_meanwhile() {
+    for missed in Missed::ALL {
+        // Edited while it is off, and then put on; or both at once.
+        for at_once in [false, true] {
+            let mut world = World::with(Definition { missed: *missed, ..every_minute() });
+            world.edit(|job| job.enabled = false);
+            world.store.now += 10 * MINUTE + 1;
+            world.edit(|job| (job.schedule, job.enabled) = (Some("*/2 * * * *".into()), at_once));
+            assert_eq!(records(&world), [("paused", 10)], "{missed:?}");
+            if !at_once {
+                // What it would have been due at by the new schedule is found when it is put on, as ever.
+                world.store.now += 4 * MINUTE;
+                world.edit(|job| job.enabled = true);
+            }
+            assert_eq!(world.state().mark.0, START + if at_once { 10 * MINUTE + 1 } else { 14 * MINUTE });
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A job's time comes while it runs (J6).
 
 use super::world::{MINUTE, World, every_minute};
-use crate::job::{Asked, Definition, Overlap, Phase};
+use crate::job::{Asked, Definition, Missed, Overlap, Phase, Progress, Reason, Run};
 use alloc::vec::Vec;
 
 fn with(overlap: Overlap) -> World {
@@ -99,6 +99,29 @@ fn cancel_previous_ends_as_many_as_run_however_many_commits_that_takes() {
     let told = world.told();
     assert_eq!(told[..16], ["cancelled"; 16]);
     assert_eq!(told[16], "running");
+}
+
+/// As many wait as may, and so many have ended unheard that a look settles no more than them; then the next time comes.
+#[test]
+fn cancel_previous_keeps_the_bound_of_what_waits_however_that_was_filled() {
+    let mut world = with(Overlap::QueueAll);
+    world.edit(|job| job.timeout_ms = 1000 * MINUTE);
+    world.pass(101 * MINUTE);
+    world.edit(|job| (job.overlap, job.timeout_ms) = (Overlap::Allow, 60 * MINUTE));
+    world.pass(15 * MINUTE);
+    assert_eq!((world.state().active.len(), world.state().queue.len()), (16, 100));
+    world.edit(|job| (job.overlap, job.missed) = (Overlap::CancelPrevious, Missed::Skip));
+    world.store.now += 90 * MINUTE;
+    world.look_with(true, |store, commit| store.commit(commit));
+    assert_eq!(world.state().queue.len(), 100, "one makes room for the present time");
+    let is_superseded = |run: &Run| run.end().is_some_and(|end| end.reason == Some(Reason::Superseded));
+    assert_eq!(world.runs().iter().filter(|(_, run)| is_superseded(run)).count(), 1);
+    // And then the newest of all is what runs.
+    world.pass(MINUTE);
+    let running: Vec<_> =
+        world.runs().into_iter().filter(|(_, run)| run.progress == Progress::Running).collect();
+    assert_eq!(running.len(), 1);
+    assert_eq!(running[0].0.place.nominal, world.now());
 }
 
 #[test]

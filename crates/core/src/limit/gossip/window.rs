@@ -1,7 +1,7 @@
 //! Which windows counts are of, and where in a replica they are.
 //!
 //! A limit's counts are a map in a namespace that callers can't name; its name is `limit`, the limit's namespace and its name, with a control character
-//! before each of these, since no name that people give has one. A field is the moment from which on nothing of the window counts any more,
+//! before each of these, since no name that people give has one. What receipts gave back is in a map beside it, of the same fields. A field is the moment from which on nothing of the window counts any more,
 //! and its begin, each as 14 hexadecimal digits, a colon, and the key. So what is over comes first.
 
 use crate::crdt::{Kind, Object, RowKey};
@@ -48,8 +48,18 @@ impl Window {
 
     /// Where a key's count of this window is.
     pub fn row(self, limit: &Name, key: &str) -> RowKey {
+        self.row_in(&map_of(limit), key)
+    }
+
+    /// Where it is what of that was given back by receipts, each of which is a slot: a counter has room for so many slots, and those
+    /// that nodes count in are not to be taken by these.
+    pub fn refunds(self, limit: &Name, key: &str) -> RowKey {
+        self.row_in(&format!("{}\u{1}refunds", map_of(limit)), key)
+    }
+
+    fn row_in(self, map: &str, key: &str) -> RowKey {
         let field = format!("{:014x}{:014x}:{key}", self.over_ms(), self.start_ms);
-        Object::field(NAMESPACE, &map_of(limit), &field).row(Kind::Counter)
+        Object::field(NAMESPACE, map, &field).row(Kind::Counter)
     }
 
     /// Which window a field is of, and whose.

@@ -195,6 +195,10 @@ fn a_count_s_place_says_which_window_it_is_of_and_what_is_over_comes_first() {
         let parts = row.parts();
         assert_eq!((parts.namespace, parts.name), (window::NAMESPACE, "limit\u{1}space\u{1}api"));
         assert_eq!(Window::of_field(parts.field.unwrap()), Some((window, "a:key")));
+        // What is given back is beside it, and goes with it.
+        let refunds = window.refunds(&name, "a:key");
+        assert_eq!(refunds.parts().field, parts.field);
+        assert!(refunds.parts().name != parts.name && refunds.parts().name.starts_with(window::MAPS));
         rows.push(row);
     }
     assert!(rows.is_sorted());

@@ -124,8 +124,18 @@ impl Node {
             // What isn't known can't be read now: then nothing can be said.
             currents.push(self.known_definition(&call.limit).ok_or(error.clone())?);
         }
-        let answered = self.decide_here(calls, &currents, only_looks);
-        self.remember(calls, wanted, &answered);
+        let identity = self.identity(calls, wanted);
+        // Looked for, decided and remembered under one lock: the same request may have asked the store twice before it was gone.
+        let mut table = self.fallbacks.table();
+        if let Some(digest) = &identity.memo
+            && let Some(before) = table.repeats.get(&identity.id, digest, self.uptime_ms())?
+        {
+            return Ok(before);
+        }
+        let answered = self.decide_here(&mut table, calls, &currents, only_looks);
+        if let Some(digest) = identity.memo.filter(|_| answered.allowed) {
+            table.repeats.remember(identity.id, digest, answered.clone(), self.uptime_ms());
+        }
         Ok(answered)
     }
 
@@ -139,15 +149,20 @@ impl Node {
         }
     }
 
-    fn decide_here(&self, calls: &[CheckCall], currents: &[Current], only_looks: bool) -> Answered {
+    fn decide_here(
+        &self,
+        table: &mut Table,
+        calls: &[CheckCall],
+        currents: &[Current],
+        only_looks: bool,
+    ) -> Answered {
         let now_ms = self.now().0;
-        let mut table = self.fallbacks.table();
         let mut steps: Vec<Step> = Vec::with_capacity(calls.len());
         let (mut checks, mut refused) = (Vec::with_capacity(calls.len()), None);
         for (index, (call, current)) in calls.iter().zip(currents).enumerate() {
             let definition = &current.defined.definition;
             Metrics::count(&self.metrics.fallbacks, definition.on_failure.as_str());
-            let (metered, place) = self.place_of(&mut table, call, definition, steps.len());
+            let (metered, place) = self.place_of(table, call, definition, steps.len());
             let rule = self.share_of(current, metered);
             let effect = rule.as_ref().and_then(|rule| {
                 // Two that share a meter are counted on it one after the other.
@@ -187,7 +202,7 @@ impl Node {
             }
         }
         if refused.is_none()
-            && let Err(error) = self.admit(&mut table, steps)
+            && let Err(error) = self.admit(table, steps)
         {
             self.metrics.spool_refusals.inc();
             if !std::mem::replace(&mut table.debts.is_told, true) {

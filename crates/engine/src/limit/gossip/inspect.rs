@@ -64,8 +64,8 @@ impl Node {
         bound(definition, key, &spread)
     }
 
-    /// Gives back what a check was counted for, in the window it was counted in; how much. Its receipt is a slot of the count: given back
-    /// twice, at whichever nodes, it is given back once.
+    /// Gives back what a check was counted for, in the window it was counted in; how much. Its receipt is a slot of what was given
+    /// back: given back twice, at whichever nodes, it is given back once. When there are as many as a counter has room for it is refused.
     pub(in crate::limit) async fn uncount_by(
         &self,
         limit: &Name,
@@ -82,7 +82,7 @@ impl Node {
         self.gossip.want();
         let replica = self.gossip.opened().await.ok_or(Failure::Unavailable { unknown: false })?;
         let act = Act::Report { writer: Actor(receipt.id), added: 0, taken: receipt.amount };
-        let edit = Edit { key: window.row(limit, metered), act };
+        let edit = Edit { key: window.refunds(limit, metered), act };
         match replica.write(&[edit], None).await {
             Ok(_) => Ok(receipt.amount),
             Err(ReplicaFailure::Busy | ReplicaFailure::Refused(_)) => Err(Failure::Overloaded.into()),

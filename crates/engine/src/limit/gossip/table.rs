@@ -5,7 +5,7 @@
 use crate::replica::Replica;
 use baton_core::Name;
 use baton_core::crdt::Actor;
-use baton_core::limit::gossip::{Known, Pace, Tally, Window};
+use baton_core::limit::gossip::{Known, Pace, Part, Tally, Window};
 use baton_core::meter::{Algorithm, Rule};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
@@ -66,9 +66,13 @@ impl Entry {
         let is_news = growth.is_some() && (has_turned || self.seen != growth);
         if let Some(replica) = replica.filter(|_| is_news) {
             let Known { window, current, previous, .. } = &mut self.known;
-            replica.with_row(&window.row(limit, key), |row| current.learn(row, writer));
+            let learn = |part: &mut Part, window: Window| {
+                replica.with_row(&window.row(limit, key), |row| part.learn(row, writer));
+                replica.with_row(&window.refunds(limit, key), |row| part.learn_refunds(row));
+            };
+            learn(current, *window);
             if rule.algorithm == Algorithm::SlidingWindow {
-                replica.with_row(&window.before().row(limit, key), |row| previous.learn(row, writer));
+                learn(previous, window.before());
             }
             self.seen = growth;
         }
