@@ -61,7 +61,7 @@ pub(super) fn latches<'a>(target: &Target, keys: impl Iterator<Item = &'a Key>) 
 impl Work for Commit {
     type Answer = Outcome;
     const SHARES_NAMES: bool = false;
-    const BESIDE_MIN: usize = 32;
+    const BESIDE_MIN: usize = 24;
 
     fn latches(&self, target: &Target) -> Vec<i64> {
         latches(target, self.checks.iter().map(Check::key).chain(self.writes.iter().map(Write::key)))

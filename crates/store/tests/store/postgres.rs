@@ -267,7 +267,7 @@ async fn a_commit_looks_for_names_by_index_and_writes_where_they_lie() {
     ];
     done(&store, vec![Check::At(key("a"), first)], writes).await;
     let log = server.log().unwrap();
-    let plans: Vec<_> = log.split("plan:\n").filter(|plan| plan.contains("WITH found AS")).collect();
+    let plans: Vec<_> = log.split("Query Text: ").filter(|plan| plan.starts_with("WITH found AS")).collect();
     assert_eq!(plans.len(), 2, "{log}");
     for plan in plans {
         let plan = plan.split("LOG:").next().unwrap();
