@@ -8,7 +8,7 @@
 //! - `schema`, `schema-*.sql`: tables and functions, by version; the rules of a commit are there, and those of a charge once more
 //! - `rows`: commits as parameters, rows as records
 //! - `charge`: charges as parameters, and their answers
-//! - `hints`, `notice`: what nodes tell each other, beside the commits
+//! - `hints`, `notice`, `others`: what nodes tell each other, beside the commits, if there is somebody to hear it
 //! - `collector`: removes what has expired
 //! - `settings`: what the server allows us to promise
 //!
@@ -17,7 +17,8 @@
 //!   meters of any groups.
 //! - Everything about a name happens under its lock, also before it has a record: a revision is drawn after what
 //!   it follows was committed.
-//! - Revisions: a sequence, raised above the clock whenever the server or the sequence isn't the one of before.
+//! - Revisions: a sequence, raised above the clock whenever the server or the sequence isn't the one of before. Commits that go
+//!   together have no key in common, and the same revision.
 //! - Leases run on the server's wall clock.
 
 #[path = "postgres/charge.rs"]
@@ -30,6 +31,8 @@ mod group;
 mod hints;
 #[path = "postgres/notice.rs"]
 mod notice;
+#[path = "postgres/others.rs"]
+mod others;
 #[path = "postgres/pool.rs"]
 mod pool;
 #[path = "postgres/queue.rs"]

@@ -17,6 +17,9 @@ mod kill;
 #[cfg(feature = "postgres")]
 #[path = "store/postgres.rs"]
 mod postgres;
+#[cfg(feature = "postgres")]
+#[path = "store/postgres_lean.rs"]
+mod postgres_lean;
 #[cfg(feature = "redis")]
 #[path = "store/redis.rs"]
 mod redis;

@@ -1,10 +1,11 @@
 //! Hints between nodes, beside the commits: NOTIFY in a commit's own transaction would take a lock of the whole server.
 //!
-//! One connection listens and tells. A node hears its own commits at once, without the server. What couldn't be told
-//! or heard becomes [`Change::Lost`].
+//! One connection listens and tells. A node hears its own commits at once, without the server, and tells nothing while there
+//! is no other. What couldn't be told or heard becomes [`Change::Lost`].
 
 use super::Unopened;
 use super::notice::{self, Hint};
+use super::others::{HERE_EVERY, Others};
 use super::pool::{Backoff, Pool};
 use super::session::{Driver, answered, connect};
 use super::target::Target;
@@ -13,6 +14,7 @@ use baton_core::{Commit, Outcome, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_postgres::{AsyncMessage, Client};
 
 /// Hints that may wait to be told to others, and messages that may wait to be understood.
@@ -26,6 +28,7 @@ pub(super) struct Hints {
     pub hub: Hub,
     waiting: mpsc::Sender<Hint>,
     dropped: AtomicBool,
+    others: Others,
 }
 
 /// The other end of [`Hints`], for the task that tells.
@@ -34,12 +37,17 @@ pub(super) type Told = mpsc::Receiver<Hint>;
 impl Hints {
     pub fn new() -> (Arc<Self>, Told) {
         let (waiting, told) = mpsc::channel(WAITING_MAX);
-        (Arc::new(Self { hub: Hub::default(), waiting, dropped: AtomicBool::new(false) }), told)
+        let (dropped, others) = (AtomicBool::new(false), Others::new(Instant::now()));
+        (Arc::new(Self { hub: Hub::default(), waiting, dropped, others }), told)
     }
 
     /// Makes known what a commit did.
     pub fn tell(&self, commit: Commit, outcome: &Outcome) {
         let Outcome::Committed { revision, witnessed, .. } = outcome else { return };
+        let (is_told, is_watched) = (!self.others.are_away(), self.hub.is_watched());
+        if !is_told && !is_watched {
+            return;
+        }
         let mut witnessed = witnessed.iter();
         let mut changes = Vec::new();
         for write in commit.writes {
@@ -55,10 +63,10 @@ impl Hints {
                 }
             }
         }
-        for change in &changes {
+        for change in changes.iter().filter(|_| is_told) {
             self.queue(Hint::of(change));
         }
-        if self.hub.is_watched() {
+        if is_watched {
             self.hub.publish(changes.into_iter());
         }
     }
@@ -66,7 +74,16 @@ impl Hints {
     /// Something may have changed, and it is not known what.
     pub fn tell_lost(&self) {
         self.hub.publish(std::iter::once(Change::Lost));
-        self.queue(Hint::Lost);
+        if !self.others.are_away() {
+            self.queue(Hint::Lost);
+        }
+    }
+
+    /// Somebody else is there, or may be.
+    fn heard_another(&self) {
+        if self.others.heard(Instant::now()) {
+            self.queue(Hint::Lost);
+        }
     }
 
     fn queue(&self, hint: Hint) {
@@ -137,7 +154,8 @@ pub(super) async fn run(
             }
         };
         backoff.reset();
-        // What others told meanwhile went past us, and what we were telling may not have arrived.
+        // What others told meanwhile went past us, and what we were telling may not have arrived; also that somebody came.
+        hints.heard_another();
         hints.tell_lost();
     }
 }
@@ -147,8 +165,15 @@ async fn tell_others(hints: &Hints, told: &mut Told, client: &Client, node: u64,
     let (sql, channel) =
         ("SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload", channel(target));
     let Ok(statement) = answered(client.prepare(sql)).await else { return };
+    let mut here = tokio::time::interval(HERE_EVERY);
+    here.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut batch = Vec::new();
-    while told.recv_many(&mut batch, TOLD_TOGETHER_MAX).await > 0 {
+    loop {
+        tokio::select! {
+            count = told.recv_many(&mut batch, TOLD_TOGETHER_MAX) => if count == 0 { return },
+            // A message without hints says that this node is there.
+            _ = here.tick() => hints.others.look(Instant::now()),
+        }
         if hints.dropped.swap(false, Ordering::AcqRel) {
             batch.push(Hint::Lost);
         }
@@ -174,7 +199,11 @@ async fn hear_others(
         if missed.swap(false, Ordering::AcqRel) {
             changes.push(Change::Lost);
         }
-        if hints.hub.is_watched() && notice::teller(&payload) != Some(node) {
+        let is_own = notice::teller(&payload) == Some(node);
+        if !is_own {
+            hints.heard_another();
+        }
+        if hints.hub.is_watched() && !is_own {
             // A message that isn't understood comes from a newer node: something has changed.
             match notice::decode(&payload) {
                 Some((_, hints)) => changes.extend(complete(hints, pool).await),

@@ -6,7 +6,8 @@
 //!      2 deleted  group u8, name, revision u64
 //!      3 look     group u8, name
 //!      4 lost
-//! )                                   numbers big-endian; name and value: length u16, bytes
+//! )                                   without a hint: the node is there
+//!                                     numbers big-endian; name and value: length u16, bytes
 //! ```
 
 use crate::watch::Change;
@@ -138,13 +139,10 @@ fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.extend([byte >> 4, byte & 15].map(|half| DIGITS[usize::from(half)]));
-    }
-    text
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let text: Vec<_> = digits.map(|digit| DIGITS[usize::from(digit)]).collect();
+    String::from_utf8(text).expect("digits are text")
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

@@ -6,7 +6,6 @@ use super::session::{Failure, Session};
 use super::target::Target;
 use crate::contract::{Reason, StoreError};
 use baton_core::{Bytes, Check, Commit, Key, Outcome, Record, Revision, WallTime, Write};
-use std::collections::HashMap;
 use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -38,12 +37,18 @@ pub(super) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX).min(i64::MAX / 4)
 }
 
+/// What a name is checked for; `ANYTHING` is what only a write is about.
 const ABSENT: i16 = 0;
 const CREATED: i16 = 1;
 const AT: i16 = 2;
 const THERE: i16 = 3;
-const TOUCH: i16 = 1;
-const DELETE: i16 = 2;
+const ANYTHING: i16 = 4;
+
+/// What is written to a name.
+const NOTHING: i16 = 0;
+const PUT: i16 = 1;
+const TOUCH: i16 = 2;
+const DELETE: i16 = 3;
 
 /// The locks under which everything about `keys` is decided: in one order for everybody, so that nobody waits in a circle.
 pub(super) fn latches<'a>(target: &Target, keys: impl Iterator<Item = &'a Key>) -> Vec<i64> {
@@ -56,7 +61,7 @@ pub(super) fn latches<'a>(target: &Target, keys: impl Iterator<Item = &'a Key>) 
 impl Work for Commit {
     type Answer = Outcome;
     const SHARES_NAMES: bool = false;
-    const BESIDE_MIN: usize = 32;
+    const BESIDE_MIN: usize = 24;
 
     fn latches(&self, target: &Target) -> Vec<i64> {
         latches(target, self.checks.iter().map(Check::key).chain(self.writes.iter().map(Write::key)))
@@ -69,7 +74,7 @@ impl Work for Commit {
     async fn ask(batch: &[Waiting<Self>], session: &Session) -> Answers<Self> {
         let parameters = Parameters::of(batch.iter().map(|waiting| (&waiting.work, &waiting.latches[..])));
         let rows = session.query(&session.commit, &parameters.list()).await?;
-        let outcomes = outcomes(batch.iter().map(|waiting| &waiting.work), &rows);
+        let outcomes = parameters.outcomes(batch.iter().map(|waiting| &waiting.work), &rows);
         let outcomes = outcomes.map_err(|error| Failure::Silent(super::describe(&error)))?;
         Ok(outcomes.into_iter().map(|outcome| outcome.ok_or_else(unmentioned)).collect())
     }
@@ -88,23 +93,20 @@ pub(super) fn unmentioned() -> StoreError {
     StoreError::Unknown { detail: "the server said nothing of it".into() }
 }
 
-/// What `commit_batch` takes.
+/// What `commit_together` takes: a place for each check, and one for each write that is about no name that is checked.
 #[derive(Default)]
 pub(super) struct Parameters<'a> {
     latches: Vec<i64>,
+    turns: Vec<i32>,
     groups: Vec<i16>,
-    check_turns: Vec<i32>,
-    check_kinds: Vec<i16>,
-    check_names: Vec<&'a [u8]>,
-    check_revisions: Vec<i64>,
-    put_turns: Vec<i32>,
-    put_names: Vec<&'a [u8]>,
-    put_values: Vec<&'a [u8]>,
-    put_ttls: Vec<Option<i64>>,
-    change_turns: Vec<i32>,
-    change_kinds: Vec<i16>,
-    change_names: Vec<&'a [u8]>,
-    change_ttls: Vec<Option<i64>>,
+    names: Vec<&'a [u8]>,
+    checks: Vec<i16>,
+    revisions: Vec<i64>,
+    writes: Vec<i16>,
+    values: Vec<Option<&'a [u8]>>,
+    ttls: Vec<Option<i64>>,
+    /// Of each write its place, those of all commits one after the other.
+    written: Vec<usize>,
     turn: i32,
 }
 
@@ -122,116 +124,136 @@ impl<'a> Parameters<'a> {
     }
 
     fn add(&mut self, commit: &'a Commit) {
-        let mut keys = commit.checks.iter().map(Check::key).chain(commit.writes.iter().map(Write::key));
-        self.groups.push(keys.next().map_or(0, |key| key.group.0.into()));
+        let begin = self.names.len();
         for check in &commit.checks {
             match check {
-                Check::Absent(key) => self.check(ABSENT, key, 0),
-                Check::Created(key, revision) => self.check(CREATED, key, revision.0),
-                Check::At(key, revision) => self.check(AT, key, revision.0),
+                Check::Absent(key) => self.look(ABSENT, key, 0),
+                Check::Created(key, revision) => self.look(CREATED, key, revision.0),
+                Check::At(key, revision) => self.look(AT, key, revision.0),
             }
         }
         for write in &commit.writes {
-            match write {
-                Write::Put { key, value, ttl } => {
-                    self.put_turns.push(self.turn);
-                    self.put_names.push(&key.name);
-                    self.put_values.push(value);
-                    self.put_ttls.push(ttl.length().map(micros));
-                }
-                Write::Touch { key, ttl } => {
-                    self.check(THERE, key, 0);
-                    self.change(TOUCH, key, Some(micros(*ttl)));
-                }
-                Write::Delete { key } => self.change(DELETE, key, None),
-            }
+            let (how, value, ttl) = match write {
+                Write::Put { value, ttl, .. } => (PUT, Some(&value[..]), ttl.length().map(micros)),
+                Write::Touch { ttl, .. } => (TOUCH, None, Some(micros(*ttl))),
+                Write::Delete { .. } => (DELETE, None, None),
+            };
+            let place = self.place_of(begin, write);
+            self.written.push(place);
+            (self.writes[place], self.values[place], self.ttls[place]) = (how, value, ttl);
         }
     }
 
-    fn check(&mut self, kind: i16, key: &'a Key, revision: u64) {
-        self.check_turns.push(self.turn);
-        self.check_kinds.push(kind);
-        self.check_names.push(&key.name);
+    /// Where a write goes, among the places of its commit, which begin at `begin`.
+    fn place_of(&mut self, begin: usize, write: &'a Write) -> usize {
+        let (key, is_touch) = (write.key(), matches!(write, Write::Touch { .. }));
+        let fits = |place: &usize| {
+            // What is touched has to be there.
+            self.names[*place] == &key.name[..] && !(is_touch && self.checks[*place] == ABSENT)
+        };
+        (begin..self.names.len()).find(fits).unwrap_or_else(|| {
+            self.look(if is_touch { THERE } else { ANYTHING }, key, 0);
+            self.names.len() - 1
+        })
+    }
+
+    fn look(&mut self, check: i16, key: &'a Key, revision: u64) {
+        self.turns.push(self.turn);
+        self.groups.push(key.group.0.into());
+        self.names.push(&key.name);
+        self.checks.push(check);
         // No record has a revision this large.
-        self.check_revisions.push(i64::try_from(revision).unwrap_or(i64::MAX));
+        self.revisions.push(i64::try_from(revision).unwrap_or(i64::MAX));
+        self.writes.push(NOTHING);
+        self.values.push(None);
+        self.ttls.push(None);
     }
 
-    fn change(&mut self, kind: i16, key: &'a Key, ttl_us: Option<i64>) {
-        self.change_turns.push(self.turn);
-        self.change_kinds.push(kind);
-        self.change_names.push(&key.name);
-        self.change_ttls.push(ttl_us);
-    }
-
-    pub fn list(&self) -> [&(dyn ToSql + Sync); 14] {
+    pub fn list(&self) -> [&(dyn ToSql + Sync); 10] {
         [
             &self.latches,
+            &self.turn,
+            &self.turns,
             &self.groups,
-            &self.check_turns,
-            &self.check_kinds,
-            &self.check_names,
-            &self.check_revisions,
-            &self.put_turns,
-            &self.put_names,
-            &self.put_values,
-            &self.put_ttls,
-            &self.change_turns,
-            &self.change_kinds,
-            &self.change_names,
-            &self.change_ttls,
+            &self.names,
+            &self.checks,
+            &self.revisions,
+            &self.writes,
+            &self.values,
+            &self.ttls,
         ]
     }
+
+    /// What was answered to each of the commits that these are of; nothing for one that the server said nothing of.
+    pub fn outcomes<'b>(
+        &self,
+        commits: impl Iterator<Item = &'b Commit>,
+        rows: &[Row],
+    ) -> Result<Vec<Option<Outcome>>, tokio_postgres::Error> {
+        let answer = Answer::of(rows, self.names.len(), self.turn)?;
+        let (mut places, mut written) = (0, self.written.iter());
+        let mut outcomes = Vec::new();
+        for (turn, commit) in commits.enumerate() {
+            let found = |(key, place): (&Key, usize)| match answer.shown.get(place).copied().flatten() {
+                Some(row) => recorded(key.clone(), row, 1).map(Some),
+                None => Ok(None),
+            };
+            let begin = places;
+            let writes: Vec<_> = commit.writes.iter().zip(written.by_ref().copied()).collect();
+            let beyond = writes.iter().map(|(_, place)| place + 1).max().unwrap_or(0);
+            places = beyond.max(begin + commit.checks.len());
+            let key_and_place = |(write, place): &(&'b Write, usize)| (write.key(), *place);
+            outcomes.push(if answer.refused.get(turn).copied().unwrap_or_default() {
+                // In the order of the checks; that what is touched is there is one of them.
+                let checked = commit.checks.iter().map(Check::key).zip(begin..);
+                let touched = writes.iter().filter(|(write, _)| matches!(write, Write::Touch { .. }));
+                let asked = checked.chain(touched.map(key_and_place));
+                let asked = asked.map(|asked| Ok((asked.0.clone(), found(asked)?)));
+                let found = asked.collect::<Result<_, tokio_postgres::Error>>()?;
+                Some(Outcome::Conflict { found, now: answer.now })
+            } else if let Some(revision) = answer.revision {
+                let changed = writes.iter().filter(|(write, _)| !matches!(write, Write::Put { .. }));
+                let witnessed = changed.map(key_and_place).map(found).collect::<Result<_, _>>()?;
+                Some(Outcome::Committed { revision, now: answer.now, witnessed })
+            } else {
+                None
+            });
+        }
+        Ok(outcomes)
+    }
 }
 
-/// What `commit_batch` answered to each commit; nothing for one that it said nothing of.
-pub(super) fn outcomes<'a>(
-    commits: impl Iterator<Item = &'a Commit>,
-    rows: &[Row],
-) -> Result<Vec<Option<Outcome>>, tokio_postgres::Error> {
-    let mut by_place = HashMap::with_capacity(rows.len());
-    for row in rows {
-        by_place.insert((row.try_get::<_, i32>(0)?, row.try_get::<_, i64>(1)?), row);
-    }
-    // Places are counted over all commits: checks by themselves, and changes by themselves.
-    let (mut checks, mut changes) = (1_i64.., 1_i64..);
-    let mut outcomes = Vec::new();
-    for (turn, commit) in (1_i32..).zip(commits) {
-        let found = |(key, place): (&Key, i64)| match by_place.get(&(turn, place)) {
-            Some(row) => record(key.clone(), row, 2),
-            None => Ok(None),
-        };
-        let (asked, changed) = (asked(commit), changed(commit));
-        let asked: Vec<_> = asked.zip(checks.by_ref()).collect();
-        let changed: Vec<_> = changed.zip(changes.by_ref()).collect();
-        let Some(first) = by_place.get(&(turn, 0)) else {
-            outcomes.push(None);
-            continue;
-        };
-        let now = wall_time(first.try_get(4)?);
-        outcomes.push(Some(match first.try_get::<_, Option<i64>>(5)? {
-            Some(revision) => Outcome::Committed {
-                revision: Revision(revision.cast_unsigned()),
-                now,
-                witnessed: changed.into_iter().map(found).collect::<Result<_, _>>()?,
-            },
-            None => {
-                let found = asked.into_iter().map(|asked| Ok((asked.0.clone(), found(asked)?)));
-                Outcome::Conflict { found: found.collect::<Result<_, tokio_postgres::Error>>()?, now }
+/// The rows of `commit_together`.
+struct Answer<'a> {
+    now: WallTime,
+    /// Of all that happened.
+    revision: Option<Revision>,
+    /// By commit.
+    refused: Vec<bool>,
+    /// By place.
+    shown: Vec<Option<&'a Row>>,
+}
+
+impl<'a> Answer<'a> {
+    fn of(rows: &'a [Row], places: usize, commits: i32) -> Result<Self, tokio_postgres::Error> {
+        let commits = usize::try_from(commits).unwrap_or_default();
+        let (refused, shown) = (vec![false; commits], vec![None; places]);
+        let mut answer = Self { now: wall_time(0), revision: None, refused, shown };
+        for row in rows {
+            let place = row.try_get::<_, i32>(0)?;
+            let index = usize::try_from(place.unsigned_abs()).unwrap_or(usize::MAX).wrapping_sub(1);
+            if place == 0 {
+                answer.now = wall_time(row.try_get(2)?);
+                answer.revision =
+                    row.try_get::<_, Option<i64>>(3)?.map(|drawn| Revision(drawn.cast_unsigned()));
+            } else if place < 0 {
+                answer.refused.get_mut(index).into_iter().for_each(|refused| *refused = true);
+            } else {
+                answer.shown.get_mut(index).into_iter().for_each(|shown| *shown = Some(row));
             }
-        }));
+        }
+        Ok(answer)
     }
-    Ok(outcomes)
-}
-
-/// What a conflict shows, in the order of the checks that are sent.
-fn asked(commit: &Commit) -> impl Iterator<Item = &Key> {
-    let touched = commit.writes.iter().filter(|write| matches!(write, Write::Touch { .. })).map(Write::key);
-    commit.checks.iter().map(Check::key).chain(touched)
-}
-
-/// What a commit witnesses, in the order of the changes that are sent.
-fn changed(commit: &Commit) -> impl Iterator<Item = &Key> {
-    commit.writes.iter().filter(|write| !matches!(write, Write::Put { .. })).map(Write::key)
 }
 
 /// A clock in microseconds as answers carry it.
@@ -241,19 +263,21 @@ pub(super) fn wall_time(now_us: i64) -> WallTime {
 
 /// The record whose columns (present, value, created, revision, touches, left_us) begin at `first`.
 pub(super) fn record(key: Key, row: &Row, first: usize) -> Result<Option<Record>, tokio_postgres::Error> {
-    if !row.try_get::<_, bool>(first)? {
-        return Ok(None);
-    }
+    if row.try_get::<_, bool>(first)? { recorded(key, row, first + 1).map(Some) } else { Ok(None) }
+}
+
+/// The same for what is there: its columns begin with the value.
+fn recorded(key: Key, row: &Row, first: usize) -> Result<Record, tokio_postgres::Error> {
     let number = |index| row.try_get::<_, i64>(first + index).map(i64::cast_unsigned);
-    let left_us: Option<i64> = row.try_get(first + 5)?;
-    Ok(Some(Record {
+    let left_us: Option<i64> = row.try_get(first + 4)?;
+    Ok(Record {
         key,
-        value: Bytes::from(row.try_get::<_, &[u8]>(first + 1)?),
-        created: Revision(number(2)?),
-        revision: Revision(number(3)?),
-        touches: number(4)?,
+        value: Bytes::from(row.try_get::<_, &[u8]>(first)?),
+        created: Revision(number(1)?),
+        revision: Revision(number(2)?),
+        touches: number(3)?,
         expires_in: left_us.map(|left| Duration::from_micros(left.max(0).cast_unsigned())),
-    }))
+    })
 }
 
 /// An answer that isn't what the schema promises.
@@ -290,6 +314,9 @@ mod tests {
         let parameters = Parameters::of(commits.iter().map(|(latches, commit)| (commit, &latches[..])));
         assert_eq!(parameters.latches.len(), 40);
         assert!(parameters.latches.is_sorted());
-        assert_eq!(parameters.groups, [1, 2]);
+        // What is checked and deleted is looked for once.
+        assert_eq!(parameters.names.len(), 40);
+        assert_eq!((parameters.turns[19], parameters.turns[20]), (1, 2));
+        assert_eq!((parameters.groups[19], parameters.groups[20]), (1, 2));
     }
 }

@@ -7,8 +7,12 @@ use super::target::Target;
 use tokio_postgres::Client;
 
 /// In order; the version of a schema is how many of them it has. What was released is never changed.
-const MIGRATIONS: &[&str] =
-    &[include_str!("schema-1.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema-1.sql"),
+    include_str!("schema-2.sql"),
+    include_str!("schema-3.sql"),
+    include_str!("schema-4.sql"),
+];
 
 /// Brings the schema to this binary's version. One that is newer is refused. A role that may not create anything can use
 /// a schema that is up to date.

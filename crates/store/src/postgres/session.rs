@@ -132,7 +132,7 @@ impl Session {
             charge: prepare(CHARGE).await?,
             read: prepare(READ).await?,
             scan: prepare(SCAN).await?,
-            due: prepare("SELECT part, name FROM @schema@.due_records($1)").await?,
+            due: prepare("SELECT part, name FROM @schema@.due_names($1)").await?,
             collect: prepare("SELECT part, name, removed FROM @schema@.collect_records($1, $2, $3)").await?,
             client,
             driver: driver.0.abort_handle(),
@@ -243,8 +243,8 @@ fn sort(error: &tokio_postgres::Error, session: &Session) -> Failure {
     Failure::Refused(StoreError::NotApplied { reason, detail })
 }
 
-const COMMIT: &str = "SELECT turn, place, present, value, created, revision, touches, left_us \
-    FROM @schema@.commit_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+const COMMIT: &str = "SELECT place, value, created, revision, touches, left_us \
+    FROM @schema@.commit_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 const CHARGE: &str =
     "SELECT turn, repeated, answer FROM @schema@.charge_meters($1, $2, $3, $4, $5, $6, $7, $8, $9)";
