@@ -24,7 +24,7 @@ impl Failure {
         match reason {
             Reason::Full if !unknown => Self::Full,
             Reason::Invalid => Self::Internal,
-            Reason::Full | Reason::Unavailable => Self::Unavailable { unknown },
+            Reason::Full | Reason::Unavailable | Reason::Busy => Self::Unavailable { unknown },
         }
     }
 

@@ -169,7 +169,11 @@ impl Server {
 
 /// Whether a store may be there again later.
 fn passes(error: &StoreError) -> bool {
-    matches!(error, StoreError::Unknown { .. } | StoreError::NotApplied { reason: Reason::Unavailable, .. })
+    let reasons = [Reason::Unavailable, Reason::Busy];
+    match error {
+        StoreError::Unknown { .. } => true,
+        StoreError::NotApplied { reason, .. } => reasons.contains(reason),
+    }
 }
 
 /// By this machine's clock: what time it is until the store says it.

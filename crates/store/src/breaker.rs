@@ -131,9 +131,11 @@ impl Shared {
     }
 }
 
-/// A conflict, a full store or a call that breaks the contract are answers of a store that is well.
+/// A conflict, a full store or a call that breaks the contract are answers of a store that is well. Of one that wasn't asked,
+/// because too much is on its way to it, nothing is known: many callers alone must not open the circuit, nor close it.
 fn verdict<T>(result: &Result<T, StoreError>) -> Verdict {
     match result {
+        Err(StoreError::NotApplied { reason: Reason::Busy, .. }) => Verdict::Unasked,
         Err(StoreError::Unknown { .. } | StoreError::NotApplied { reason: Reason::Unavailable, .. }) => {
             Verdict::Failed
         }

@@ -109,6 +109,9 @@ pub enum Reason {
     /// The store can't be reached, or is stopping.
     #[error("unavailable")]
     Unavailable,
+    /// So much is on its way to the store from here already that it wasn't asked: that says nothing about the store.
+    #[error("busy")]
+    Busy,
     /// The store has no room; deletes still work.
     #[error("full")]
     Full,

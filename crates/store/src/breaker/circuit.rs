@@ -30,6 +30,8 @@ pub(super) enum Verdict {
     Answered,
     /// It didn't, or not in time.
     Failed,
+    /// Nothing: the call didn't get as far as that.
+    Unasked,
 }
 
 /// Whether the circuit has just changed.
@@ -102,7 +104,11 @@ impl Circuit {
         if phase.0 != self.phase {
             return Change::None;
         }
-        let failures = if verdict == Verdict::Failed { failures + 1 } else { 0 };
+        let failures = match verdict {
+            Verdict::Answered => 0,
+            Verdict::Failed => failures + 1,
+            Verdict::Unasked => return Change::None,
+        };
         self.state = State::Closed { failures, since };
         if failures < FAILURES_MAX {
             return Change::None;
@@ -123,7 +129,7 @@ impl Circuit {
                 self.state = State::Closed { failures: 0, since: Some(now) };
                 Change::Closed
             }
-            Verdict::Failed => {
+            Verdict::Failed | Verdict::Unasked => {
                 self.state = State::Open { probe_at: now + self.next_pause(chance), is_probing: false };
                 Change::None
             }
@@ -140,7 +146,7 @@ impl Circuit {
 
 #[cfg(test)]
 mod tests {
-    use super::Verdict::{Answered, Failed};
+    use super::Verdict::{Answered, Failed, Unasked};
     use super::*;
 
     /// Ends calls of the present phase at `now`, and says what the last one changed.
@@ -159,6 +165,8 @@ mod tests {
             (&[Failed, Failed, Failed, Failed, Failed], Change::Opened),
             (&[Failed, Failed, Failed, Failed, Answered, Failed], Change::None),
             (&[Failed, Answered, Failed, Failed, Failed, Failed, Failed], Change::Opened),
+            (&[Unasked, Unasked, Unasked, Unasked, Unasked, Unasked], Change::None),
+            (&[Failed, Failed, Unasked, Failed, Failed, Unasked, Failed], Change::Opened),
         ] {
             let now = Instant::now();
             let mut circuit = Circuit::new(now);
@@ -233,7 +241,7 @@ mod tests {
         assert_eq!((circuit.state(), circuit.changed_at()), (BreakerState::Open, opened));
         circuit.begin_probe();
         assert_eq!((circuit.state(), circuit.changed_at()), (BreakerState::HalfOpen, opened));
-        circuit.probed(Failed, opened + Duration::from_secs(1), 0);
+        circuit.probed(Unasked, opened + Duration::from_secs(1), 0);
         assert_eq!((circuit.state(), circuit.changed_at()), (BreakerState::Open, opened));
         circuit.begin_probe();
         let closed = opened + Duration::from_secs(2);

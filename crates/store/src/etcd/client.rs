@@ -87,10 +87,12 @@ impl Client {
     /// Connects when it is first used.
     pub fn new(target: &Target) -> Result<Self, String> {
         let tls = if target.tls { Some(tls(target)?) } else { None };
-        let member = |address: &String| -> Result<Channel, String> {
+        let count = target.endpoints.len();
+        let member = |(index, address): (usize, &String)| -> Result<Channel, String> {
             let unusable = |error: tonic::transport::Error| {
                 let why = error.source().map(|why| format!(": {why}")).unwrap_or_default();
-                format!("can't use {address}: {error}{why}")
+                // Not which: what can't be used as an address may be part of a password.
+                format!("can't use host {} of {count}: {error}{why}", index + 1)
             };
             let mut endpoint = Endpoint::from_shared(address.clone())
                 .map_err(unusable)?
@@ -103,7 +105,7 @@ impl Client {
             }
             Ok(endpoint.connect_lazy())
         };
-        let members = target.endpoints.iter().map(member).collect::<Result<_, _>>()?;
+        let members = target.endpoints.iter().enumerate().map(member).collect::<Result<_, _>>()?;
         let (current, token) = (AtomicUsize::new(0), RwLock::new(None));
         Ok(Self { members, current, user: target.user.clone(), token })
     }

@@ -25,7 +25,7 @@ impl Etcd {
     pub(super) async fn commit_anywhere(&self, commit: Commit) -> Result<Outcome, StoreError> {
         let Ok(_under_way) = self.commits.try_acquire() else {
             let detail = format!("{COMMITS_MAX} commits are under way already");
-            return Err(StoreError::NotApplied { reason: Reason::Unavailable, detail });
+            return Err(StoreError::NotApplied { reason: Reason::Busy, detail });
         };
         let until = Instant::now() + CALL_MAX;
         let touches = commit.writes.iter().any(|write| matches!(write, Write::Touch { .. }));

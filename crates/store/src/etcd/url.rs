@@ -24,6 +24,10 @@ pub(super) fn parse(url: &str) -> Result<Target, String> {
     let tls = scheme == "etcds";
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, prefix) = rest.split_once('/').unwrap_or((rest, PREFIX));
+    if prefix.contains('@') {
+        // Then these are hardly the hosts, and a part of a password must not be taken for one.
+        return Err("a / in a user's name or password is written %2F, and an @ in the prefix %40".into());
+    }
     let (user, hosts) = match authority.rsplit_once('@') {
         Some((user, hosts)) => {
             let (name, password) = user.split_once(':').ok_or("a user needs a password: user:password@")?;
@@ -51,7 +55,7 @@ pub(super) fn parse(url: &str) -> Result<Target, String> {
             "ca" => &mut ca,
             "cert" => &mut cert,
             "key" => &mut key,
-            _ => return Err(format!("unknown parameter {name:?}; supported: ca, cert, key")),
+            _ => return Err(unsupported(name, query)),
         };
         *place = Some(PathBuf::from(decode(value)?));
     }
@@ -69,6 +73,13 @@ pub(super) fn parse(url: &str) -> Result<Target, String> {
         );
     }
     Ok(Target { tls, endpoints, user, prefix, ca, identity })
+}
+
+fn unsupported(name: &str, query: &str) -> String {
+    // With an @ in it, what stands after the ? may be the rest of a password that has a ? in it.
+    let is_plain = !query.contains('@') && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let name = if is_plain { name } else { "…" };
+    format!("unknown parameter {name:?}; supported: ca, cert, key")
 }
 
 /// Percent-decoding.
@@ -91,6 +102,7 @@ fn decode(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::client::Client;
     use super::*;
 
     #[test]
@@ -105,8 +117,8 @@ mod tests {
         assert_eq!(target.identity, Some(("/y".into(), "/z".into())));
     }
 
-    #[test]
-    fn what_isnt_understood_is_refused_without_repeating_a_password() {
+    #[tokio::test]
+    async fn what_isnt_understood_is_refused_without_repeating_a_password() {
         let wrong = [
             "etcd://",
             "etcd://me:secret@",
@@ -117,10 +129,22 @@ mod tests {
             "etcds://me:secret@a",
             "etcds://me:secret@a?ca=/x&cert=/y",
             "etcd://secret@a",
+            // What isn't written as a URL wants it comes to stand where something else is looked for.
+            "etcd://me:my?secret@a",
+            "etcd://me:my?secret&x@a",
+            "etcd://me:my?secret=1@a",
+            "etcd://me:secret/more@a",
+            "etcd://me:more/secret@a",
+            "etcd://me:1/secret@a",
+            "etcd://me:more@secret/more@a",
+            "etcds://me:secret?ca=@a",
         ];
         for url in wrong {
-            let error = parse(url).err().unwrap_or_else(|| panic!("{url} was taken"));
-            assert!(!error.contains("secret"), "{error}");
+            let opened = parse(url).and_then(|target| Client::new(&target).map(drop));
+            let error = opened.err().unwrap_or_else(|| panic!("{url} was taken"));
+            assert!(!error.contains("secret"), "{url}: {error}");
         }
+        let error = parse("etcd://a?colour=blue").err().unwrap();
+        assert!(error.contains("colour"), "{error}");
     }
 }

@@ -95,13 +95,14 @@ impl Pool {
     pub fn session(&self) -> Result<Arc<Session>, StoreError> {
         let sessions = self.links.iter().filter_map(|link| link.session());
         let idlest = sessions.min_by_key(|session| session.waiting.load(Ordering::Relaxed));
-        let unavailable = |detail| StoreError::NotApplied { reason: Reason::Unavailable, detail };
+        let refused = |reason, detail| Err(StoreError::NotApplied { reason, detail });
         let Some(session) = idlest else {
             let trouble = self.trouble().map(|trouble| trouble.to_string()).unwrap_or_default();
-            return Err(unavailable(format!("no connection to PostgreSQL: {trouble}")));
+            return refused(Reason::Unavailable, format!("no connection to PostgreSQL: {trouble}"));
         };
         if session.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
-            return Err(unavailable(format!("{WAITING_MAX} statements are waiting on each connection")));
+            let detail = format!("{WAITING_MAX} statements are waiting on each connection");
+            return refused(Reason::Busy, detail);
         }
         Ok(session)
     }

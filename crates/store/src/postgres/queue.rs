@@ -102,7 +102,8 @@ impl<W: Work> Queue<W> {
         {
             let mut line = self.line.lock().expect("no panic while held");
             if line.waiting.len() >= WAITING_MAX {
-                return Err(unavailable(format!("{WAITING_MAX} are waiting already")));
+                let detail = format!("{WAITING_MAX} are waiting already");
+                return Err(StoreError::NotApplied { reason: Reason::Busy, detail });
             }
             line.waiting.push_back(Waiting { number, work, latches, answer });
         }

@@ -66,6 +66,12 @@ pub(super) async fn connect(
     let (client, mut connection) = connected.map_err(|error| unopened(&error))?;
     let driver = tokio::spawn(async move {
         while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
+            if is_unreplicated(&message) {
+                tracing::warn!(
+                    "a wait for synchronous standbys was called off: what was committed may get lost"
+                );
+                break;
+            }
             heard(message);
         }
     });
@@ -73,6 +79,13 @@ pub(super) async fn connect(
     let settings = format!("SET statement_timeout = {STATEMENT_MAX_MS};{SETTINGS}");
     answered(client.batch_execute(&settings)).await?;
     Ok((client, driver))
+}
+
+/// Whether the server gave up waiting for a standby and is going to say all the same that it has committed. It says so just
+/// before that: a connection that ends here leaves everybody on it without an answer, as one that breaks does.
+fn is_unreplicated(message: &tokio_postgres::AsyncMessage) -> bool {
+    // By where it comes from: its text is in the server's language, and its code any warning's.
+    matches!(message, tokio_postgres::AsyncMessage::Notice(notice) if notice.routine() == Some("SyncRepWaitForLSN"))
 }
 
 /// An answer to something that may be asked again.

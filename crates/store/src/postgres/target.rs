@@ -62,7 +62,7 @@ impl Target {
                     plain.push_str(pair);
                     separator = '&';
                 }
-                _ => return Err(unsupported(name)),
+                _ => return Err(unsupported(name, query)),
             }
         }
         let mut config: tokio_postgres::Config = plain.parse().map_err(|error| super::describe(&error))?;
@@ -89,10 +89,11 @@ impl Target {
     }
 }
 
-fn unsupported(name: &str) -> String {
+fn unsupported(name: &str, query: &str) -> String {
     let names = PASSED_ON.join(", ");
     // What isn't a word may be anything, also part of a password with an unescaped `?` in it.
-    let name = if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') { name } else { "…" };
+    let is_word = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let name = if is_word && !query.contains('@') { name } else { "…" };
     format!("no parameter {name:?}; there are schema, connections, sslmode, sslrootcert, {names}")
 }
 
@@ -210,7 +211,9 @@ mod tests {
             let error = error.unwrap_or_else(|| panic!("{query} was taken"));
             assert!(!error.contains("secret"), "{query}: {error}");
         }
-        let error = Target::parse("postgres://me:se/cret@host:x/db").err().unwrap();
-        assert!(!error.contains("cret"), "{error}");
+        for url in ["postgres://me:se/cret@host:x/db", "postgres://me:se?cret&x@host/db"] {
+            let error = Target::parse(url).err().unwrap();
+            assert!(!error.contains("cret"), "{url}: {error}");
+        }
     }
 }

@@ -165,7 +165,8 @@ impl Line {
     /// Gives its number, and the batch that is to be sent now because of it, if there is a lane for one.
     fn join(&mut self, commit: Commit, answer: Answer, lanes: usize) -> Result<(u64, Batch), StoreError> {
         if self.waiting.len() >= WAITING_MAX {
-            return Err(unavailable(format!("{WAITING_MAX} are waiting already")));
+            let detail = format!("{WAITING_MAX} are waiting already");
+            return Err(StoreError::NotApplied { reason: Reason::Busy, detail });
         }
         self.numbers += 1;
         self.waiting.push_back(Waiting { number: self.numbers, commit, answer });
@@ -258,7 +259,7 @@ mod tests {
         let mut line = Line::default();
         let _waiting = wait(&mut line, WAITING_MAX, 1, 1);
         let refused = line.join(Commit::default(), oneshot::channel().0, 0);
-        assert!(matches!(refused, Err(StoreError::NotApplied { reason: Reason::Unavailable, .. })));
+        assert!(matches!(refused, Err(StoreError::NotApplied { reason: Reason::Busy, .. })));
     }
 
     #[test]

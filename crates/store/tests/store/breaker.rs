@@ -1,13 +1,16 @@
 //! A breaker around a store that fails on demand, on a clock that stands still while anyone has something to do.
 
 use crate::simulated::{commit, key, put};
-use baton_core::{Check, Commit, Outcome};
+use baton_core::{Bytes, Check, Commit, Key, Outcome};
 use baton_store::conformance::{self, Ending, Harness};
-use baton_store::{Breaker, Reason, Store, StoreError};
+use baton_store::watch::Watch;
+use baton_store::{Breaker, Guarantees, Page, Range, Reading, Reason, Store, StoreError, StoreFuture, Usage};
 use baton_testkit::faulty::{Fault, Faulty};
 use baton_testkit::simulated::{Faults, Simulated};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -16,6 +19,55 @@ fn guarded() -> (Faulty, Arc<Breaker>) {
     let faults = Faults { there_ms: (0, 0), back_ms: (0, 0), ..Faults::none() };
     let store = Faulty::new(Simulated::new(1).node(faults));
     (store.clone(), Breaker::new(Arc::new(store)))
+}
+
+/// A store that takes its time, and an adapter that has so many calls under way at most.
+struct Crowded {
+    store: Faulty,
+    places: Semaphore,
+}
+
+/// How long it takes for an answer.
+const SLOW: Duration = Duration::from_millis(500);
+
+impl Crowded {
+    async fn call<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let Ok(_place) = self.places.try_acquire() else {
+            return Err(StoreError::NotApplied { reason: Reason::Busy, detail: "full up".into() });
+        };
+        tokio::time::sleep(SLOW).await;
+        call.await
+    }
+}
+
+impl Store for Crowded {
+    fn commit(&self, commit: Commit) -> StoreFuture<'_, Outcome> {
+        Box::pin(self.call(async move { self.store.commit(commit).await }))
+    }
+
+    fn read(&self, keys: Vec<Key>) -> StoreFuture<'_, Reading> {
+        Box::pin(self.call(async move { self.store.read(keys).await }))
+    }
+
+    fn scan(&self, range: Range, limit: usize) -> StoreFuture<'_, Page> {
+        Box::pin(self.call(async move { self.store.scan(range, limit).await }))
+    }
+
+    fn watch(&self, prefix: Bytes) -> Watch {
+        self.store.watch(prefix)
+    }
+
+    fn expirations(&self, prefix: Bytes) -> Watch {
+        self.store.expirations(prefix)
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        self.store.guarantees()
+    }
+
+    fn usage(&self) -> Usage {
+        self.store.usage()
+    }
 }
 
 async fn write(store: &dyn Store) -> Result<Outcome, StoreError> {
@@ -98,6 +150,34 @@ async fn callers_that_go_away_early_say_nothing_about_the_store() {
         assert!(timeout(Duration::from_millis(20), write(&*breaker)).await.is_err());
     }
     assert!(!breaker.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_calls_at_once_say_nothing_about_the_store_and_hide_nothing_of_its_failures() {
+    let (store, _) = guarded();
+    let breaker = Breaker::new(Arc::new(Crowded { store: store.clone(), places: Semaphore::new(8) }));
+    let crowd = || {
+        let mut calls = JoinSet::new();
+        for _ in 0..40 {
+            let breaker = breaker.clone();
+            calls.spawn(async move { write(&*breaker).await });
+        }
+        calls
+    };
+    for _ in 0..5 {
+        let ends = crowd().join_all().await;
+        let busy = |end: &&_| matches!(end, Err(StoreError::NotApplied { reason: Reason::Busy, .. }));
+        assert_eq!(ends.iter().filter(busy).count(), 32);
+        assert_eq!(ends.iter().filter(|end| end.is_ok()).count(), 8, "{ends:?}");
+        assert!(!breaker.is_open(), "it answers as fast as it can");
+    }
+    // Those that do get there fail: however many don't, that is seen.
+    store.set(Fault::Unavailable);
+    crowd().join_all().await;
+    assert!(breaker.is_open());
+    store.set(Fault::None);
+    assert!(closed(&breaker).await <= SLOW + Duration::from_millis(1010));
+    write(&*breaker).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

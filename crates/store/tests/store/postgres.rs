@@ -516,6 +516,39 @@ async fn no_revision_comes_twice_after_a_failover_that_lost_the_last_commits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_whose_wait_for_its_standby_was_called_off_is_unknown() {
+    let server = server().await;
+    let store = opened(&server).await;
+    done(&store, vec![], vec![put("before", "1")]).await;
+    server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").unwrap();
+    server.sql("SELECT pg_reload_conf()").unwrap();
+    let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    let deadline = Instant::now() + PATIENCE;
+    let answer = loop {
+        // The first ones may go before the server knows that there is somebody to wait for.
+        assert!(Instant::now() < deadline, "no commit waited");
+        let (store, server) = (&store, &server);
+        let cancelled = async move {
+            while Instant::now() < deadline {
+                if server.sql(cancel).unwrap() != "0" {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let committed = store.commit(commit(vec![], vec![put("after", "1")]));
+        tokio::pin!(committed);
+        tokio::select! {
+            biased;
+            answer = &mut committed => drop(answer),
+            () = cancelled => break committed.await,
+        }
+    };
+    let Err(StoreError::Unknown { detail }) = answer else { panic!("{answer:?}") };
+    assert!(!detail.contains("no answer"), "it needn't be waited for: {detail}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_expired_is_collected_and_what_was_touched_stays() {
     let server = server().await;
     let store = opened(&server).await;
