@@ -271,6 +271,25 @@ mod tests {
         assert_eq!(given(0), Assignment::Nothing { ttl_s: 8 });
     }
 
+    /// Two reports, one right after the other: when the second comes the proxy can't have heard what followed from the first.
+    #[test]
+    fn what_a_proxy_may_still_go_by_is_kept_until_that_has_ended() {
+        let mut quota = Quota::new(0);
+        quota.reported(0, 50, 1_000);
+        let all = quota.message(1_000).want;
+        assert_eq!(quota.heard(all, TTL_MS, 1_000), Assignment::Rate { per_second: 100, ttl_s: 8 });
+        quota.reported(0, 0, 3_000);
+        let left = reserve(100, 6);
+        assert_eq!(quota.message(3_000).kept, left);
+        assert_eq!(quota.heard(left, TTL_MS, 3_000), Assignment::Rate { per_second: 1, ttl_s: 8 });
+        assert_eq!(quota.message(3_000).kept, left);
+        quota.heard(left, TTL_MS, 3_000);
+        let late = reserve(1, 8) + reserve(100, 0);
+        assert_eq!(quota.message(10_999).kept, late, "it may have heard of it late");
+        quota.heard(late, TTL_MS, 10_999);
+        assert_eq!(quota.message(11_000).kept, reserve(1, 8));
+    }
+
     /// A proxy's bucket, in thousandths of a token, as greedy as it may be.
     #[derive(Default)]
     struct Bucket {
