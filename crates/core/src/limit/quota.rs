@@ -4,6 +4,7 @@
 //! pass. Behind it is a lease on the key's meter with all that this can come to: a bucket, and the rate times how long it
 //! lasts, and as much longer as messages may be under way. What is reported is settled, what isn't burns with the lease. An assignment
 //! that stays as it is keeps the proxy's bucket, and a changed one gives it a full one beside what it took from the old; so it changes seldom, and then both are reserved.
+//! The old one stays reserved until it has ended by itself: nobody says whether the proxy has heard of the new one.
 
 /// Seconds that a report or an assignment may be under way. What takes longer is counted all the same, when it is reported.
 pub const UNDER_WAY_S: u64 = 2;
@@ -61,6 +62,8 @@ pub struct Quota {
     rate: u64,
     /// When that ends, counted from when it was sent.
     until_ms: u64,
+    /// Of assignments before, which the proxy may still go by if it hasn't heard of another: the highest rate, and when the last ends.
+    older: Option<(u64, u64)>,
     /// How long assignments last.
     ttl_s: u64,
     /// What the lease has, by the last answer, less what was spent or given back since.
@@ -82,6 +85,7 @@ impl Quota {
         Self {
             rate: 0,
             until_ms: now_ms,
+            older: None,
             ttl_s: 1,
             amount: 0,
             spent: 0,
@@ -116,11 +120,17 @@ impl Quota {
 
     /// What to say to the store now. What it gives back is deducted here at once, whatever is answered.
     pub fn message(&mut self, now_ms: u64) -> QuotaMessage {
+        self.forget_older(now_ms);
         self.target = self.wanted_rate();
         let left = self.amount.saturating_sub(self.spent - self.told);
         // If nothing more is heard here, the proxy goes on with what it has.
-        let lasts_s = self.until_ms.saturating_sub(now_ms).div_ceil(1_000);
-        let promised = if lasts_s == 0 { 0 } else { reserve(self.rate, lasts_s) };
+        let lasts_s = |until_ms: u64| until_ms.saturating_sub(now_ms).div_ceil(1_000);
+        let promised = match lasts_s(self.until_ms) {
+            0 => 0,
+            lasts_s => reserve(self.rate, lasts_s),
+        };
+        let older = self.older.map_or(0, |(rate, until_ms)| reserve(rate, lasts_s(until_ms)));
+        let promised = promised.saturating_add(older);
         let ttl_s = if self.sequence == 0 { TTL_FIRST_S } else { self.ttl_s };
         let need = self.need(self.target, ttl_s);
         let kept = left.min(need.max(promised));
@@ -141,7 +151,12 @@ impl Quota {
         self.amount = amount;
         // An assignment ends before its lease does, which lived from before this was heard.
         self.ttl_s = (lease_ttl_ms / 1_000).saturating_sub(UNDER_WAY_S).max(1);
+        self.forget_older(now_ms);
         let (rate, ttl_s) = self.affordable();
+        if rate != self.rate && self.rate > 0 {
+            let (highest, last_ms) = self.older.unwrap_or_default();
+            self.older = Some((highest.max(self.rate), last_ms.max(self.until_ms)));
+        }
         self.rate = rate;
         if rate == 0 {
             self.until_ms = now_ms;
@@ -149,6 +164,11 @@ impl Quota {
         }
         self.until_ms = now_ms + ttl_s * 1_000;
         Assignment::Rate { per_second: rate, ttl_s }
+    }
+
+    /// What the proxy had is over for it too, however late it heard of it.
+    fn forget_older(&mut self, now_ms: u64) {
+        self.older = self.older.filter(|(_, until_ms)| now_ms < until_ms + UNDER_WAY_S * 1_000);
     }
 
     /// As it is, if that is about right; else with room to grow.
@@ -162,8 +182,16 @@ impl Quota {
 
     /// What has to be leased for a rate: of another one than now also what the proxy may take before it hears of it.
     fn need(&self, rate: u64, ttl_s: u64) -> u64 {
-        let before = if rate == self.rate || self.rate == 0 { 0 } else { reserve(self.rate, 0) };
-        reserve(rate, ttl_s).saturating_add(before)
+        let present = if rate == self.rate { 0 } else { self.rate };
+        reserve(rate, ttl_s).saturating_add(self.before(present))
+    }
+
+    /// What a proxy may take by `present`, or by what it had before, until it hears of another.
+    fn before(&self, present: u64) -> u64 {
+        match present.max(self.older.map_or(0, |(rate, _)| rate)) {
+            0 => 0,
+            rate => reserve(rate, 0),
+        }
     }
 
     /// The best that the lease has enough for: what is wanted, what is there, less, or for a shorter time; and for how long.
@@ -174,8 +202,7 @@ impl Quota {
                 return (rate, self.ttl_s);
             }
         }
-        let before = if self.rate == 0 { 0 } else { reserve(self.rate, 0) };
-        let lower = self.amount.saturating_sub(before) / (self.ttl_s + UNDER_WAY_S + 1);
+        let lower = self.amount.saturating_sub(self.before(self.rate)) / (self.ttl_s + UNDER_WAY_S + 1);
         let lower = lower.min(self.target);
         if has(lower, self.ttl_s) {
             return (lower, self.ttl_s);
@@ -242,6 +269,25 @@ mod tests {
         assert_eq!(given(6), Assignment::Rate { per_second: 1, ttl_s: 3 });
         assert_eq!(given(3), Assignment::Nothing { ttl_s: 8 });
         assert_eq!(given(0), Assignment::Nothing { ttl_s: 8 });
+    }
+
+    /// Two reports, one right after the other: when the second comes the proxy can't have heard what followed from the first.
+    #[test]
+    fn what_a_proxy_may_still_go_by_is_kept_until_that_has_ended() {
+        let mut quota = Quota::new(0);
+        quota.reported(0, 50, 1_000);
+        let all = quota.message(1_000).want;
+        assert_eq!(quota.heard(all, TTL_MS, 1_000), Assignment::Rate { per_second: 100, ttl_s: 8 });
+        quota.reported(0, 0, 3_000);
+        let left = reserve(100, 6);
+        assert_eq!(quota.message(3_000).kept, left);
+        assert_eq!(quota.heard(left, TTL_MS, 3_000), Assignment::Rate { per_second: 1, ttl_s: 8 });
+        assert_eq!(quota.message(3_000).kept, left);
+        quota.heard(left, TTL_MS, 3_000);
+        let late = reserve(1, 8) + reserve(100, 0);
+        assert_eq!(quota.message(10_999).kept, late, "it may have heard of it late");
+        quota.heard(late, TTL_MS, 10_999);
+        assert_eq!(quota.message(11_000).kept, reserve(1, 8));
     }
 
     /// A proxy's bucket, in thousandths of a token, as greedy as it may be.
