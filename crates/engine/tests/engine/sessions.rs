@@ -19,8 +19,7 @@ struct Forgetful {
 
 impl Store for Forgetful {
     fn commit(&self, commit: Commit) -> StoreFuture<'_, Outcome> {
-        let is_put =
-            |write: &Write| matches!(write, Write::Put { key, .. } if key.name.starts_with(&SESSION[..]));
+        let is_put = |write: &Write| matches!(write, Write::Put { key, .. } if key.name.starts_with(SESSION));
         if !commit.writes.iter().any(is_put) {
             return self.inner.commit(commit);
         }
