@@ -18,6 +18,9 @@ mod kill;
 #[path = "store/postgres.rs"]
 mod postgres;
 #[cfg(feature = "postgres")]
+#[path = "store/postgres_failover.rs"]
+mod postgres_failover;
+#[cfg(feature = "postgres")]
 #[path = "store/postgres_lean.rs"]
 mod postgres_lean;
 #[cfg(feature = "redis")]
