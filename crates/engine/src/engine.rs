@@ -1,5 +1,6 @@
 //! Starting, readiness, draining, and what all services of a node share.
 
+use crate::asleep::{Asleep, Moment};
 use crate::failure::Failure;
 use crate::fence::tallies::Tallies;
 use crate::job::{Jobs, scheduler};
@@ -60,6 +61,8 @@ pub struct Config {
     pub is_dedicated: bool,
     /// Where this node keeps what has to outlive it, for when the store is away; nothing does if there is no such place.
     pub state: Option<State>,
+    /// How it is known how long the machine has slept.
+    pub asleep: Asleep,
 }
 
 impl Default for Config {
@@ -76,6 +79,7 @@ impl Default for Config {
             address: None,
             is_dedicated: false,
             state: None,
+            asleep: Asleep::System,
         }
     }
 }
@@ -119,7 +123,7 @@ pub(crate) struct Node {
     pub is_shared: bool,
     /// Whether the store answers as long as this process lives.
     pub answers_always: bool,
-    started: Instant,
+    started: Moment,
     /// The store's wall clock less the time since `started`, in milliseconds.
     wall_offset_ms: AtomicI64,
     next_attachment: AtomicU64,
@@ -253,7 +257,7 @@ impl Node {
             jobs: Jobs::default(),
             draining: Signal::default(),
             met: Signal::default(),
-            started: Instant::now(),
+            started: Moment::now(&config.asleep),
             wall_offset_ms: AtomicI64::new(0),
             next_attachment: AtomicU64::new(1),
             config,
@@ -329,14 +333,19 @@ impl Node {
         self.wall_offset_ms.store(now.0 as i64 - since, Ordering::Relaxed);
     }
 
-    /// Milliseconds since it was started, by its own monotonic clock.
+    /// This moment, for whoever has to know later how long ago it was.
+    pub fn moment(&self) -> Moment {
+        Moment::now(&self.config.asleep)
+    }
+
+    /// Milliseconds since it was started, by its own monotonic clock, and asleep.
     pub fn uptime_ms(&self) -> u64 {
         self.uptime_ms_at(Instant::now())
     }
 
     /// The same, at a moment that is known: reading a clock takes as long as deciding a check.
     pub fn uptime_ms_at(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.started).as_millis() as u64
+        (at.saturating_duration_since(self.started.at) + self.started.slept_since()).as_millis() as u64
     }
 
     /// A number that no other call on this node has.

@@ -1,6 +1,7 @@
 //! Between the rules and the store: guess, decide, commit, decide again; park, wake, evict.
 //!
 //! # Layout
+//! - [`asleep`]: how long the machine has slept, which timers don't see
 //! - [`bundle`]: several locks at once, all or none
 //! - [`election`]: what elections add to locks
 //! - [`engine`]: starting, readiness, draining
@@ -23,6 +24,7 @@
 //! - [`signal`]: a flag that is raised once
 //! - [`state`]: what a node keeps on a disk of its own
 
+pub mod asleep;
 pub mod bundle;
 mod cursor;
 mod decide;

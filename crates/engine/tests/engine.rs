@@ -4,6 +4,7 @@
 
 mod engine {
     mod approximate;
+    mod asleep;
     mod audit;
     mod bundles;
     mod counting;

@@ -7,6 +7,7 @@
 //! Nothing of a job is kept between looks but its timetable. What is decided rests on what was read just before, and the commit
 //! checks it: another node that looks at the same time, or this one after a long sleep, changes nothing that was decided.
 
+use crate::asleep::Moment;
 use crate::engine::Node;
 use baton_core::job::place::{definition_key, index_entry, index_prefix, index_time, lease_key, state_key};
 use baton_core::job::{self, Beginner, Definition, Lease, Look, Looked, RunId, State};
@@ -17,7 +18,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 /// Index entries read at first: most often that is all that is due, and the next time. However many jobs are stored, most of a group's entries are
 /// of later times, and reading them for nothing was a third of what a run cost.
@@ -249,14 +249,14 @@ impl Batch {
         if !self.view.is_dirty() {
             return Some(Vec::new());
         }
-        let (sent, until) = (Instant::now(), node.deadline());
+        let (sent, until) = (node.moment(), node.deadline());
         let answer = node.send(|| self.view.commit(), until, until, false).await;
         match answer.outcome {
             Ok(Outcome::Committed { revision, now, .. }) => {
                 node.note_time(now);
                 let mut are_told = true;
                 for (due, looked) in self.decided {
-                    are_told &= carry_out(node, &due.name, looked, revision, sent).await;
+                    are_told &= carry_out(node, &due.name, looked, revision, &sent).await;
                 }
                 are_told.then(Vec::new)
             }
@@ -266,7 +266,7 @@ impl Batch {
                 let mut again = Vec::new();
                 for (due, looked) in self.decided {
                     if answer.lost {
-                        recover(node, self.group, &due.name, looked, self.nonce, sent).await?;
+                        recover(node, self.group, &due.name, looked, self.nonce, &sent).await?;
                     }
                     again.push(due);
                 }
@@ -285,7 +285,7 @@ async fn recover(
     name: &Name,
     looked: Looked,
     nonce: u64,
-    sent: Instant,
+    sent: &Moment,
 ) -> Option<()> {
     let Some(begun) = looked.begun else { return Some(()) };
     let key = lease_key(begun.run);
@@ -301,13 +301,13 @@ async fn recover(
 
 /// Decides one job in a commit of its own, however often it takes; whether it was.
 async fn decide_alone(node: &Arc<Node>, due: &Due, now: WallTime) -> bool {
-    let (sent, nonce) = (Instant::now(), node.random.number());
+    let (sent, nonce) = (node.moment(), node.random.number());
     let rule = |view: &mut View| tick(node, due, now, nonce, view);
     let Ok(decided) = node.decide(due.name.group(), node.deadline(), rule).await else { return false };
     if decided.reply.caught_up {
         node.jobs.agenda.caught_up();
     }
-    carry_out(node, &due.name, decided.reply, decided.revision, sent).await
+    carry_out(node, &due.name, decided.reply, decided.revision, &sent).await
 }
 
 fn tick(node: &Node, due: &Due, now: WallTime, nonce: u64, view: &mut View) -> Result<Looked, Pause> {
@@ -323,7 +323,7 @@ fn tick(node: &Node, due: &Due, now: WallTime, nonce: u64, view: &mut View) -> R
 }
 
 /// What follows from a look that was committed. Whether everybody was told who had to be.
-async fn carry_out(node: &Arc<Node>, name: &Name, looked: Looked, revision: Revision, sent: Instant) -> bool {
+async fn carry_out(node: &Arc<Node>, name: &Name, looked: Looked, revision: Revision, sent: &Moment) -> bool {
     node.metrics.jobs.looked(&looked, node.now());
     if looked.overdue {
         tracing::warn!(namespace = name.namespace(), job = name.key(), "no success within the expected time");

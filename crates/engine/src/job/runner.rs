@@ -5,6 +5,7 @@
 //! not begun; and beyond the queue nothing is begun at all.
 
 use super::calls::JobError;
+use crate::asleep::Moment;
 use crate::engine::{Engine, Node};
 use baton_core::Name;
 use baton_core::WallTime;
@@ -58,10 +59,18 @@ pub struct Attempt {
     pub definition: Arc<Definition>,
     /// It has to be over then: nothing may be sent after it, since the run may then be somebody else's, or said to be lost.
     pub until: Instant,
+    /// When its commit was sent.
+    sent: Moment,
     sending: Arc<Sending>,
 }
 
 impl Attempt {
+    /// Whether nothing may be sent or started any more. To be asked right before: timers are late if the process was stopped, and stand still
+    /// while the machine sleeps.
+    pub fn is_over(&self) -> bool {
+        Instant::now() + self.sent.slept_since() >= self.until
+    }
+
     /// Its request is on its way, or its command was started: whoever makes it says so (J12).
     pub fn is_sent(&self) {
         if self.sending.end() {
@@ -279,7 +288,7 @@ pub(crate) async fn keep(node: Arc<Node>) {
 
 impl Node {
     /// Makes an attempt that was begun by a commit which was sent at `sent`.
-    pub(super) fn dispatch(self: &Arc<Self>, job: &Name, begun: Begun, fencing: FencingToken, sent: Instant) {
+    pub(super) fn dispatch(self: &Arc<Self>, job: &Name, begun: Begun, fencing: FencingToken, sent: &Moment) {
         let attempt = Attempt {
             job: job.clone(),
             run: begun.run,
@@ -287,13 +296,14 @@ impl Node {
             fencing,
             due: begun.due,
             definition: Arc::new(begun.definition),
-            until: sent + begun.lease.saturating_sub(GRACE),
+            until: sent.at + begun.lease.saturating_sub(GRACE),
+            sent: sent.clone(),
             sending: self.jobs.dispatch.sending(self.metrics.jobs.send_seconds.clone()),
         };
         let node = self.clone();
         let told = node.jobs.dispatch.enter(attempt.run, fencing);
         self.jobs.dispatch.spawn(async move {
-            let (run, lease_ends) = (attempt.run, sent + begun.lease);
+            let (run, lease_ends) = (attempt.run, attempt.sent.at + begun.lease);
             let made = node.make(&attempt, &told).await;
             attempt.sending.end();
             if let Some(ran) = made {
@@ -316,7 +326,7 @@ impl Node {
         let Some(runner) = dispatch.runner.get() else {
             return Some(Ran::Ended(AttemptEnd::failed("this node runs no jobs")));
         };
-        if Instant::now() >= attempt.until {
+        if attempt.is_over() {
             // It slept so long that the attempt isn't its own any more.
             return None;
         }

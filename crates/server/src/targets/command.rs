@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 /// Commands that run at once; others wait, for as long as their attempt may take.
 const RUNNING_MAX: usize = 64;
@@ -85,7 +85,7 @@ impl Commands {
             ("BATON_SCHEDULED_AT", attempt.run.place.nominal.0.to_string()),
             ("BATON_ATTEMPT", attempt.attempt.to_string()),
         ]);
-        if Instant::now() >= attempt.until {
+        if attempt.is_over() {
             // It waited for its place, or this process slept, and the run isn't its own any more.
             return AttemptEnd::failed("it was too late to start it");
         }

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Request, Response, StatusCode, Uri};
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 /// Bytes of an answer that are read; the end of them is kept. The connection of a longer one is closed.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -116,7 +116,7 @@ impl Sender {
 
 /// Looked at right before it is sent: it may have waited for a connection, or this process slept, and the run isn't its own any more.
 fn in_time(attempt: &Attempt) -> Result<(), String> {
-    if Instant::now() >= attempt.until { Err("it was too late to send it".into()) } else { Ok(()) }
+    if attempt.is_over() { Err("it was too late to send it".into()) } else { Ok(()) }
 }
 
 /// The beginning of a body, and whether that is all of it.
