@@ -17,14 +17,27 @@ pub async fn connect(address: SocketAddr) -> anyhow::Result<MultiplexedConnectio
     Ok(client.get_multiplexed_async_connection().await?)
 }
 
+/// What has a script run.
+const SCRIPTS: [&str; 3] = ["eval", "evalsha", "fcall"];
+/// What else a node sends. Redis counts the commands of scripts too, and nobody sent those.
+const OTHERS: [&str; 9] =
+    ["config", "info", "ping", "publish", "role", "subscribe", "wait", "zrange", "zrangebylex"];
+
 /// Scripts that clients have had run since the last `CONFIG RESETSTAT`, as Redis itself counts.
 pub fn scripts_run(redis: &Redis) -> anyhow::Result<u64> {
+    calls(redis, &SCRIPTS)
+}
+
+/// Commands that nodes have sent since then, scripts among them; and, if a script sends one of those too, more than that.
+pub fn commands_sent(redis: &Redis) -> anyhow::Result<u64> {
+    calls(redis, &[&SCRIPTS[..], &OTHERS].concat())
+}
+
+fn calls(redis: &Redis, commands: &[&str]) -> anyhow::Result<u64> {
     let statistics = redis.say(&["INFO", "commandstats"])?;
     let calls = statistics.lines().filter_map(|line| {
         let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        ["eval", "evalsha", "fcall"]
-            .contains(&command)
-            .then(|| rest.split(',').next()?.parse::<u64>().ok())?
+        commands.contains(&command).then(|| rest.split(',').next()?.parse::<u64>().ok())?
     });
     Ok(calls.sum())
 }

@@ -4,7 +4,7 @@
 //! - `url`: from a URL to which servers, and how
 //! - `link`, `routes`: connections that come back by themselves, and which server has which group
 //! - `line`: commits that come together go together
-//! - `commit.lua`, `read.lua`, `collect.lua`: the rules; `plan`, `codec`: their arguments and answers
+//! - `commit.lua`, `read.lua`, `due.lua`, `collect.lua`: the rules; `plan`, `codec`: their arguments and answers
 //! - `charge.lua`: how meters are charged; `charge`: its arguments and answers
 //! - `hints`, `collector`: what runs beside the commits
 //! - `settings`: what the servers' settings allow us to promise
@@ -81,6 +81,7 @@ impl Source {
 static COMMIT: LazyLock<Source> = LazyLock::new(|| Source::new(include_str!("redis/commit.lua")));
 static CHARGE: LazyLock<Source> = LazyLock::new(|| Source::new(include_str!("redis/charge.lua")));
 static READ: LazyLock<Source> = LazyLock::new(|| Source::new(include_str!("redis/read.lua")));
+static DUE: LazyLock<Source> = LazyLock::new(|| Source::new(include_str!("redis/due.lua")));
 static COLLECT: LazyLock<Source> = LazyLock::new(|| Source::new(include_str!("redis/collect.lua")));
 
 pub(super) async fn open(url: &str) -> Result<Arc<dyn Store>, OpenStoreError> {

@@ -2,97 +2,113 @@
 
 use super::codec::{Names, bytes, ends, record_key};
 use super::link::CALL_MAX;
-use super::{COLLECT, Shared};
+use super::{COLLECT, DUE, Shared};
 use crate::watch::Change;
-use ::redis::{Value, cmd};
+use ::redis::Value;
 use baton_core::{Group, Key};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Groups looked at together.
-const GROUPS: usize = 16;
-/// From one look to the next; all groups have been looked at after two seconds.
-const PAUSE: Duration = Duration::from_millis(125);
+/// All groups are looked at in this time.
+const ROUND: Duration = Duration::from_secs(2);
+/// Groups looked at together, where one command can ask for all of them: nodes do so all the time, whatever is done with locks and limits.
+const TOGETHER: usize = 64;
+/// The same where each has to be asked for by itself.
+const APART: usize = 16;
 /// At most so many records of one index are removed together.
 const BATCH: usize = 128;
 /// As often as that at each look, of what is in one index for all groups.
 const BATCHES: usize = 16;
 
+/// What is due by one index.
+type Due = Vec<Vec<u8>>;
+
 /// Runs as long as the store does.
 pub(super) async fn collect(shared: Arc<Shared>) {
     let groups: Vec<Group> = Group::all().collect();
+    let size = if shared.spans_groups() { TOGETHER } else { APART };
+    let pause = ROUND * size as u32 / groups.len() as u32;
     loop {
-        for some in groups.chunks(GROUPS) {
-            tokio::time::sleep(PAUSE).await;
+        for some in groups.chunks(size) {
+            tokio::time::sleep(pause).await;
+            // A server that doesn't answer now will be asked again.
+            if shared.spans_groups() {
+                look_together(&shared, some).await;
+                continue;
+            }
             // At once, or each question would be a round trip, and commits would find the server and this node at work for as long
-            // as all of them take. A server that doesn't answer now will be asked again.
+            // as all of them take.
             let mut looks = JoinSet::new();
             for group in some {
                 let (shared, group) = (shared.clone(), *group);
-                looks.spawn(async move { listed(&shared, group).await });
+                looks.spawn(async move { look_apart(&shared, group).await });
             }
             looks.join_all().await;
-            if shared.spans_groups() {
-                for _ in 0..BATCHES {
-                    if unlisted(&shared).await != Some(BATCH) {
-                        break;
-                    }
-                }
-            }
         }
     }
 }
 
-/// What has expired of a group; on a cluster also what no list shows.
-async fn listed(shared: &Shared, group: Group) -> Option<usize> {
-    let names = Names::new(&shared.routes.target.prefix, group);
-    let keys = |due: &[Vec<u8>]| due.iter().map(|name| Key::new(group, name.as_slice())).collect();
-    one(shared, group, vec![names.expiry(), names.index()], keys).await
-}
-
-/// What no list shows and has expired, of all groups.
-async fn unlisted(shared: &Shared) -> Option<usize> {
+/// What has expired of some groups, and of what no list shows of all groups.
+async fn look_together(shared: &Shared, groups: &[Group]) -> Option<()> {
     let prefix = &shared.routes.target.prefix;
-    // What isn't the key of a record was not put there by us.
-    let keys = |due: &[Vec<u8>]| due.iter().filter_map(|key| record_key(prefix, key)).collect();
-    one(shared, Group(0), vec![ends(prefix)], keys).await
+    let mut indexes: Vec<_> = groups.iter().map(|group| Names::new(prefix, *group).expiry()).collect();
+    indexes.push(ends(prefix));
+    let mut due = due(shared, groups[0], &indexes).await?;
+    let mut unlisted = due.pop()?;
+    for (group, due) in groups.iter().zip(due) {
+        remove_listed(shared, *group, due).await;
+    }
+    for _ in 0..BATCHES {
+        let is_all = unlisted.len() < BATCH;
+        // What isn't the key of a record was not put there by us.
+        let keys = unlisted.iter().filter_map(|key| record_key(prefix, key)).collect();
+        remove(shared, Group(0), vec![ends(prefix)], keys).await?;
+        if is_all {
+            break;
+        }
+        unlisted = self::due(shared, Group(0), &[ends(prefix)]).await?.pop()?;
+    }
+    Some(())
 }
 
-/// Looks at what is due by the first of some indexes; gives how many that were.
-async fn one(
-    shared: &Shared,
-    group: Group,
-    indexes: Vec<String>,
-    keys: impl Fn(&[Vec<u8>]) -> Vec<Key>,
-) -> Option<usize> {
+/// What has expired of a group, also what no list shows.
+async fn look_apart(shared: &Shared, group: Group) -> Option<()> {
+    let names = Names::new(&shared.routes.target.prefix, group);
+    let due = due(shared, group, &[names.expiry()]).await?.pop()?;
+    remove_listed(shared, group, due).await
+}
+
+async fn remove_listed(shared: &Shared, group: Group, due: Due) -> Option<()> {
+    let names = Names::new(&shared.routes.target.prefix, group);
+    let keys = due.iter().map(|name| Key::new(group, name.as_slice())).collect();
+    remove(shared, group, vec![names.expiry(), names.index()], keys).await
+}
+
+/// What is due by each of some indexes, a bounded number, at one moment.
+async fn due(shared: &Shared, group: Group, indexes: &[String]) -> Option<Vec<Due>> {
+    let link = shared.routes.link(group);
+    let names: Vec<_> = indexes.iter().map(|index| index.clone().into_bytes()).collect();
+    let until = Instant::now() + CALL_MAX;
+    let most = [BATCH.to_string().into_bytes()];
+    let Value::Array(found) = shared.script(&link, &DUE, &names, &most, until).await.ok()? else {
+        return None;
+    };
+    let texts = |found| match found {
+        Value::Array(texts) => texts.into_iter().map(bytes).collect(),
+        _ => None,
+    };
+    found.into_iter().map(texts).collect::<Option<Vec<Due>>>().filter(|due| due.len() == indexes.len())
+}
+
+/// Removes those of some records that have expired, by the first of these indexes.
+async fn remove(shared: &Shared, group: Group, indexes: Vec<String>, records: Vec<Key>) -> Option<()> {
+    if records.is_empty() {
+        return Some(());
+    }
     let link = shared.routes.link(group);
     let until = Instant::now() + CALL_MAX;
-    let mut question = cmd("ZRANGE");
-    question.arg(&indexes[0]).arg(0).arg(BATCH - 1).arg("WITHSCORES");
-    let Value::Array(pairs) = link.call(&question, until).await.ok()? else { return None };
-    if pairs.is_empty() {
-        return Some(0);
-    }
-    let Value::Array(time) = link.call(&cmd("TIME"), until).await.ok()? else { return None };
-    let mut time =
-        time.into_iter().filter_map(|part| String::from_utf8(bytes(part)?).ok()?.parse::<f64>().ok());
-    let now = time.next()? * 1e6 + time.next()?;
-    let due: Vec<Vec<u8>> = pairs
-        .into_iter()
-        .filter_map(|pair| match pair {
-            Value::Array(pair) => match <[Value; 2]>::try_from(pair).ok()? {
-                [Value::BulkString(name), Value::Double(score)] if score <= now => Some(name),
-                _ => None,
-            },
-            _ => None,
-        })
-        .collect();
-    if due.is_empty() {
-        return Some(0);
-    }
-    let records = keys(&due);
     let prefix = &shared.routes.target.prefix;
     let arguments = [indexes.len(), Names::new(prefix, group).length() + 1];
     let arguments = arguments.map(|number| number.to_string().into_bytes());
@@ -106,5 +122,5 @@ async fn one(
     });
     let changes = gone.map(|key| Change::Expired { key: key.clone() });
     shared.expirations.publish(changes);
-    Some(due.len())
+    Some(())
 }
