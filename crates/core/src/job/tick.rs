@@ -119,6 +119,11 @@ fn settle(work: &mut Work<'_>, looked: &mut Looked, view: &mut View) -> Result<(
                 let lease = view.lease(&lease_key(work.id(active.place)))?;
                 let reason = match lease.and_then(|lease| lease.expires_in) {
                     None => Some(Reason::LeaseExpired),
+                    // A node says itself that what it makes took too long, well before this; here the lease only seems to live longer, by the time
+                    // that the store was down.
+                    Some(_) if over_at <= work.now && work.definition.target.queue().is_none() => {
+                        Some(Reason::LeaseExpired)
+                    }
                     Some(_) if over_at <= work.now => Some(Reason::Timeout),
                     Some(left) => {
                         let look_at = work.now.after(left.max(Duration::from_millis(1)));
