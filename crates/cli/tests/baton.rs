@@ -36,6 +36,8 @@ mod http;
 mod job_workers;
 #[path = "baton/jobs.rs"]
 mod jobs;
+#[path = "baton/late_commits.rs"]
+mod late_commits;
 #[path = "baton/limiter.rs"]
 mod limiter;
 #[path = "baton/limits.rs"]
@@ -72,6 +74,8 @@ mod server;
 mod shared_limits;
 #[path = "baton/simulate.rs"]
 mod simulate;
+#[path = "baton/store_outages.rs"]
+mod store_outages;
 #[path = "baton/stores.rs"]
 mod stores;
 #[path = "baton/terminal.rs"]
