@@ -26,6 +26,8 @@ mod fence;
 mod footprint;
 #[path = "baton/gossip.rs"]
 mod gossip;
+#[path = "baton/hand_overs.rs"]
+mod hand_overs;
 #[path = "baton/hook.rs"]
 mod hook;
 #[path = "baton/hot_keys.rs"]
@@ -66,6 +68,8 @@ mod process;
 mod replicas;
 #[path = "baton/rolling.rs"]
 mod rolling;
+#[path = "baton/round_trips.rs"]
+mod round_trips;
 #[path = "baton/scheduler_kills.rs"]
 mod scheduler_kills;
 #[path = "baton/server.rs"]
