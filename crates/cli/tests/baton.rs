@@ -80,6 +80,8 @@ mod shared_limits;
 mod simulate;
 #[path = "baton/store_outages.rs"]
 mod store_outages;
+#[path = "baton/store_warnings.rs"]
+mod store_warnings;
 #[path = "baton/stores.rs"]
 mod stores;
 #[path = "baton/terminal.rs"]

@@ -43,6 +43,7 @@ impl Late {
             ttl_granularity: Duration::ZERO,
             on_crash: NOT_KNOWN,
             on_failover: NOT_KNOWN,
+            on_partition: NOT_KNOWN,
             on_clock_step: NOT_KNOWN,
             warnings: Vec::new(),
         };
