@@ -111,7 +111,12 @@ async fn due(shared: &Shared, group: Group, indexes: &[String]) -> Option<Vec<Du
 }
 
 /// Removes those of some records that have expired, by the first of these indexes.
-async fn remove(shared: &Shared, group: Group, indexes: Vec<String>, records: Vec<Key>) -> Result<(), Trouble> {
+async fn remove(
+    shared: &Shared,
+    group: Group,
+    indexes: Vec<String>,
+    records: Vec<Key>,
+) -> Result<(), Trouble> {
     if records.is_empty() {
         return Ok(());
     }

@@ -292,7 +292,8 @@ async fn what_no_list_shows_is_collected_and_told_in_any_group_when_it_has_expir
 async fn what_no_list_shows_is_collected_as_fast_as_a_busy_node_lets_it_expire() {
     let server = Redis::start(&[]).await.unwrap();
     // Of records that have gone: to look at each of them is all the work there is.
-    let fill = "for number = 1, 40000 do redis.call('ZADD', 'baton:ends', 1, 'baton:{007}:=Lg' .. number) end";
+    let fill =
+        "for number = 1, 40000 do redis.call('ZADD', 'baton:ends', 1, 'baton:{007}:=Lg' .. number) end";
     server.say(&["EVAL", fill, "0"]).unwrap();
     let _store = store(&url(&server)).await;
     let begun = Instant::now();
