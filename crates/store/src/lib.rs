@@ -33,4 +33,4 @@ pub use contract::{
     BreakerState, Guarantees, Page, Range, Reading, Reason, Store, StoreError, StoreFuture, Usage,
 };
 pub use late::Late;
-pub use open::{OpenStoreError, SUPPORTED, open};
+pub use open::{OpenStoreError, SUPPORTED, has_own_thread, open};
