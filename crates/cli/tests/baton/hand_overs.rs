@@ -20,6 +20,7 @@ fn acquire(node: &str, turn: usize) -> Answer {
     granted
 }
 
+#[allow(clippy::print_stdout, reason = "how long it took is worth knowing also when it is fine")]
 fn goes_to_and_fro(url: &str) {
     let nodes = [Server::start_on_a_store(url), Server::start_on_a_store(url)];
     let mut granted = acquire(&nodes[0].url, 0);

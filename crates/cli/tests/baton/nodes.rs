@@ -205,6 +205,7 @@ impl World {
         }
     }
 
+    #[allow(clippy::print_stdout, reason = "how much went on is worth knowing also when it is fine")]
     fn judge(&self, begun: Instant) {
         let mut beliefs = self.beliefs.lock().unwrap().clone();
         beliefs.sort_by_key(|belief| (belief.key, belief.from));
