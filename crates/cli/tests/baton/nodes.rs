@@ -45,7 +45,7 @@ struct Belief {
 #[derive(Clone, Copy, Debug)]
 enum Hold {
     Briefly,
-    /// Until the lease is nearly over.
+    /// Until the lease is nearly over, and then renews it once.
     ToTheEnd,
     /// And renews it so often.
     Renewed(u64),
@@ -152,7 +152,11 @@ impl World {
         };
         match hold {
             Hold::Briefly => sleep(dice.millis((0, 40)), lease.limit),
-            Hold::ToTheEnd => sleep(lease.ttl, lease.limit),
+            Hold::ToTheEnd => {
+                sleep(lease.ttl, lease.limit - dice.millis((200, 500)));
+                // Nobody else need have taken it for it to be lost: it is asked for.
+                self.renew(dice, lease);
+            }
             Hold::Renewed(times) => {
                 for _ in 0..times {
                     sleep(dice.millis((100, 600)), lease.limit);
