@@ -88,6 +88,9 @@ pub struct GuaranteesStatus {
     pub on_crash: String,
     /// When the store fails over to a replica.
     pub on_failover: String,
+    /// When a part of the network is cut off from the rest; empty from an older server.
+    #[serde(default)]
+    pub on_partition: String,
     /// When a clock steps.
     pub on_clock_step: String,
     /// The shortest lease the store can keep.

@@ -203,7 +203,7 @@ fn serve(settings: Settings) -> Result<u8, Failure> {
     }
     let workers = match workers {
         Some(workers) => workers.get().into(),
-        None => workers_for(std::thread::available_parallelism()?.get(), &config.store),
+        None => workers_for(std::thread::available_parallelism()?.get(), config.store_has_own_thread()),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     runtime.block_on(baton_server::run(config, ready)).map_err(failed)?;
@@ -213,9 +213,8 @@ fn serve(settings: Settings) -> Result<u8, Failure> {
 /// An embedded store has a thread of its own, for which every call waits. With a worker on every core they are one more than there are
 /// cores, and under load one of them is always without: for as long as the system lets the others run on, which is milliseconds, and
 /// meanwhile nobody else can finish what it has begun. That was P1's tail.
-fn workers_for(cores: usize, store: &str) -> usize {
-    let is_embedded = store.split(':').next() == Some("embedded");
-    if is_embedded { cores.saturating_sub(1).max(1) } else { cores }
+fn workers_for(cores: usize, store_has_own_thread: bool) -> usize {
+    if store_has_own_thread { cores.saturating_sub(1).max(1) } else { cores }
 }
 
 /// The allocator asks the system for pages of two megabytes, and a server uses a little of many of them: they were a third of a fresh one's
@@ -270,8 +269,12 @@ mod tests {
 
     #[test]
     fn the_thread_of_an_embedded_store_has_a_core_that_no_worker_has() {
-        assert_eq!([1, 2, 8].map(|cores| workers_for(cores, &Config::default().store)), [1, 1, 7]);
-        assert_eq!([1, 2, 8].map(|cores| workers_for(cores, "redis://localhost")), [1, 2, 8]);
+        assert_eq!(
+            [1, 2, 8].map(|cores| workers_for(cores, Config::default().store_has_own_thread())),
+            [1, 1, 7]
+        );
+        let elsewhere = Config { store: "redis://localhost".into(), ..Config::default() };
+        assert_eq!([1, 2, 8].map(|cores| workers_for(cores, elsewhere.store_has_own_thread())), [1, 2, 8]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub async fn run(client: &ClientOptions) -> Result<u8, Failure> {
             ("memory", format!("{} of {} bytes", store.used_bytes, store.budget_bytes)),
             ("on crash", promises.on_crash.clone()),
             ("on failover", promises.on_failover.clone()),
+            ("on partition", promises.on_partition.clone()),
             ("on clock step", promises.on_clock_step.clone()),
             ("shortest lease", duration::show(Duration::from_millis(promises.ttl_min_millis))),
             (

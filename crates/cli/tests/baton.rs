@@ -26,6 +26,8 @@ mod fence;
 mod footprint;
 #[path = "baton/gossip.rs"]
 mod gossip;
+#[path = "baton/hand_overs.rs"]
+mod hand_overs;
 #[path = "baton/hook.rs"]
 mod hook;
 #[path = "baton/hot_keys.rs"]
@@ -36,6 +38,8 @@ mod http;
 mod job_workers;
 #[path = "baton/jobs.rs"]
 mod jobs;
+#[path = "baton/late_commits.rs"]
+mod late_commits;
 #[path = "baton/limiter.rs"]
 mod limiter;
 #[path = "baton/limits.rs"]
@@ -64,6 +68,8 @@ mod process;
 mod replicas;
 #[path = "baton/rolling.rs"]
 mod rolling;
+#[path = "baton/round_trips.rs"]
+mod round_trips;
 #[path = "baton/scheduler_kills.rs"]
 mod scheduler_kills;
 #[path = "baton/server.rs"]
@@ -72,6 +78,10 @@ mod server;
 mod shared_limits;
 #[path = "baton/simulate.rs"]
 mod simulate;
+#[path = "baton/store_outages.rs"]
+mod store_outages;
+#[path = "baton/store_warnings.rs"]
+mod store_warnings;
 #[path = "baton/stores.rs"]
 mod stores;
 #[path = "baton/terminal.rs"]

@@ -44,7 +44,8 @@ fn system() -> Duration {
     Duration::from_nanos(SEEN.fetch_max(slept, Ordering::Relaxed).max(slept))
 }
 
-/// Elsewhere the clock that `Instant` reads is the one that goes on.
+/// Elsewhere it isn't known. Where the clock that `Instant` reads stands still in sleep there too, as on macOS, a machine that slept goes on as
+/// if it hadn't: nodes that must not be wrong about that run on Linux.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn system() -> Duration {
     Duration::ZERO

@@ -170,10 +170,12 @@ impl Node {
                 Err(_) => {}
             }
             lost = true;
-            if Instant::now() + pause >= deadline {
+            // Those of many callers and nodes, which a failure often hits at one moment, come apart.
+            let spread = self.random.jittered(pause);
+            if Instant::now() + spread >= deadline {
                 return Sent { outcome: Err(Failure::Unavailable { unknown: true }), lost };
             }
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(spread).await;
             pause *= 2;
         }
     }

@@ -113,6 +113,11 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// Whether the store has a thread of its own in this process, which every call waits for.
+    pub fn store_has_own_thread(&self) -> bool {
+        baton_store::has_own_thread(&self.store)
+    }
+
     /// Whether it may be served.
     pub fn check(&self) -> Result<(), ConfigError> {
         if let Some(address) = &self.advertise

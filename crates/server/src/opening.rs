@@ -3,6 +3,7 @@
 //! A store that can't be reached now is tried until it can be, while the server serves what it can without it. What isn't a
 //! matter of time is refused: a URL that can't be read, a password that isn't taken, a schema of a newer version.
 
+use baton_engine::Random;
 use baton_store::{Late, OpenStoreError, Store, open};
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -57,7 +58,7 @@ fn begin(url: &str, data: PathBuf) -> Opening {
 
 /// Tries until it is open.
 async fn until_open(url: String, data: PathBuf, mut opening: Option<Opening>) -> Arc<dyn Store> {
-    let mut pause = PAUSE_MIN;
+    let (mut pause, random) = (PAUSE_MIN, Random::system());
     loop {
         let opening = opening.take().unwrap_or_else(|| begin(&url, data.clone()));
         match opening.await {
@@ -71,7 +72,8 @@ async fn until_open(url: String, data: PathBuf, mut opening: Option<Opening>) ->
             Ok(Err(error)) => tracing::error!("{error}; trying again, but that alone will not help"),
             Err(error) => tracing::error!(%error, "the store couldn't be opened; trying again"),
         }
-        sleep(pause).await;
+        // Nodes that lost their store together don't come back to it at the same moments.
+        sleep(random.jittered(pause)).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }

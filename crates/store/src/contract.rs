@@ -41,7 +41,7 @@ pub trait Store: Send + Sync + 'static {
         })
     }
 
-    /// What holds on crash, failover and clock step.
+    /// What holds on crash, failover, partition and clock step.
     fn guarantees(&self) -> Guarantees;
 
     /// How full it is.
@@ -139,6 +139,8 @@ pub struct Guarantees {
     pub on_crash: &'static str,
     /// What holds when the store fails over to a replica.
     pub on_failover: &'static str,
+    /// What holds when a part of the network is cut off from the rest.
+    pub on_partition: &'static str,
     /// What holds when a clock steps.
     pub on_clock_step: &'static str,
     /// Settings found at the server that these promises need otherwise: one sentence each.

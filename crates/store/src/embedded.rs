@@ -240,6 +240,7 @@ impl Store for Embedded {
             ttl_granularity: Duration::from_millis(1),
             on_crash: "nothing acknowledged is lost; leases don't run while the store is down",
             on_failover: "there is no replica",
+            on_partition: "there is none: the store is in the node's own process",
             on_clock_step: "leases run on the monotonic clock; revisions only grow",
             warnings: Vec::new(),
         }

@@ -224,6 +224,8 @@ impl Store for Etcd {
             on_failover: "nothing acknowledged is lost and revisions only grow; a new leader starts all leases anew \
                           with their full length, so they end later, never earlier; a restored snapshot takes revisions back, \
                           and tokens repeat, unless it is restored with --bump-revision",
+            on_partition: "a member that is cut off from the majority refuses, also if it was the leader; the majority goes on. A \
+                           lease that its holder can't renew there ends in its time",
             on_clock_step: "leases run on the leader's monotonic clock; displayed times, and what is left of a time to \
                             live, are by the nodes' wall clocks",
             warnings: if self.members == 1 { vec![alone.into()] } else { Vec::new() },

@@ -4,7 +4,7 @@ use crate::charge::Charge;
 use crate::contract::{
     BreakerState, Guarantees, Page, Range, Reading, Reason, Store, StoreError, StoreFuture, Usage,
 };
-use crate::open::OpenStoreError;
+use crate::open::{Kind, OpenStoreError};
 use crate::watch::{Hub, Watch};
 use baton_core::meter::Charged;
 use baton_core::{Bytes, Commit, Key, Outcome};
@@ -26,23 +26,17 @@ pub struct Late {
 impl Late {
     /// In the place of what `url` names, which must be a server.
     pub fn new(url: &str) -> Result<Self, OpenStoreError> {
-        let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
-        let store = match scheme {
-            "redis" | "redis-sentinel" | "redis-cluster" | "rediss" | "rediss-sentinel"
-            | "rediss-cluster" => "redis",
-            "postgres" | "postgresql" => "postgres",
-            "etcd" | "etcds" => "etcd",
-            _ => return Err(OpenStoreError::Unsupported { url: scheme.into() }),
-        };
+        let kind = Kind::of_server(url)?;
         let promised = Guarantees {
-            store,
+            store: kind.name(),
             shared: true,
             answers_always: false,
-            charge_spans_groups: !scheme.ends_with("-cluster"),
+            charge_spans_groups: kind.charge_spans_groups(),
             ttl_min: Duration::ZERO,
             ttl_granularity: Duration::ZERO,
             on_crash: NOT_KNOWN,
             on_failover: NOT_KNOWN,
+            on_partition: NOT_KNOWN,
             on_clock_step: NOT_KNOWN,
             warnings: Vec::new(),
         };

@@ -5,6 +5,7 @@
 //! - [`watch`]: change hints
 //! - `charge`: meters, and how a store charges them that can't do it by itself
 //! - [`open()`]: from a URL to a store
+//! - `backoff`: pauses between attempts at a server
 //! - [`breaker`]: refuses at once while a server is gone
 //! - [`late`]: in the place of a server that hasn't been reached yet
 //! - `valid`: what is refused whatever the store
@@ -13,6 +14,8 @@
 //!
 //! Nothing here knows what the records mean.
 
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
+mod backoff;
 pub mod breaker;
 mod charge;
 #[cfg(feature = "conformance")]
@@ -30,4 +33,4 @@ pub use contract::{
     BreakerState, Guarantees, Page, Range, Reading, Reason, Store, StoreError, StoreFuture, Usage,
 };
 pub use late::Late;
-pub use open::{OpenStoreError, SUPPORTED, open};
+pub use open::{OpenStoreError, SUPPORTED, has_own_thread, open};

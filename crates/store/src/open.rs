@@ -21,6 +21,57 @@ mod redis;
 pub const SUPPORTED: &str = "embedded:, redis://, redis-sentinel://, redis-cluster:// (rediss… with TLS), \
     postgres://, etcd://, etcds://";
 
+/// What a URL names, by its scheme: also where its feature is off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Embedded,
+    Redis,
+    /// Several servers, each of which has some of the groups.
+    RedisCluster,
+    Postgres,
+    Etcd,
+}
+
+impl Kind {
+    fn of(scheme: &str) -> Option<Self> {
+        match scheme {
+            "embedded" => Some(Self::Embedded),
+            "redis" | "redis-sentinel" | "rediss" | "rediss-sentinel" => Some(Self::Redis),
+            "redis-cluster" | "rediss-cluster" => Some(Self::RedisCluster),
+            "postgres" | "postgresql" => Some(Self::Postgres),
+            "etcd" | "etcds" => Some(Self::Etcd),
+            _ => None,
+        }
+    }
+
+    /// What `url` names, if it is a server.
+    pub fn of_server(url: &str) -> Result<Self, OpenStoreError> {
+        let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
+        let kind = Self::of(scheme).filter(|kind| *kind != Self::Embedded);
+        kind.ok_or_else(|| OpenStoreError::Unsupported { url: scheme.into() })
+    }
+
+    /// As in `Guarantees`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+            Self::Redis | Self::RedisCluster => "redis",
+            Self::Postgres => "postgres",
+            Self::Etcd => "etcd",
+        }
+    }
+
+    /// As in `Guarantees`.
+    pub fn charge_spans_groups(self) -> bool {
+        self != Self::RedisCluster
+    }
+}
+
+/// Whether the store that `url` names has a thread of its own in this process, which every call waits for.
+pub fn has_own_thread(url: &str) -> bool {
+    Kind::of(url.split(':').next().unwrap_or(url)) == Some(Kind::Embedded)
+}
+
 /// Why a store can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenStoreError {
@@ -91,21 +142,19 @@ impl From<String> for Unopened {
 /// needs to read its data, or as it takes to reach a server. A server comes with a breaker around it.
 pub async fn open(url: &str, data_dir: &Path) -> Result<Arc<dyn Store>, OpenStoreError> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-    match scheme {
-        "embedded" if rest.is_empty() => {
+    match Kind::of(scheme) {
+        Some(Kind::Embedded) if rest.is_empty() => {
             let data_dir = data_dir.to_owned();
             let opening = tokio::task::spawn_blocking(move || Embedded::open(&data_dir, Options::default()));
             let interrupted = |_| OpenStoreError::Refused("interrupted".into());
             Ok(Arc::new(opening.await.map_err(interrupted)??))
         }
         #[cfg(feature = "redis")]
-        "redis" | "redis-sentinel" | "redis-cluster" | "rediss" | "rediss-sentinel" | "rediss-cluster" => {
-            Ok(Breaker::new(redis::open(url).await?))
-        }
+        Some(Kind::Redis | Kind::RedisCluster) => Ok(Breaker::new(redis::open(url).await?)),
         #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => Ok(Breaker::new(postgres::open(url).await?)),
+        Some(Kind::Postgres) => Ok(Breaker::new(postgres::open(url).await?)),
         #[cfg(feature = "etcd")]
-        "etcd" | "etcds" => Ok(Breaker::new(etcd::open(url).await?)),
+        Some(Kind::Etcd) => Ok(Breaker::new(etcd::open(url).await?)),
         _ if rest.is_empty() => Err(OpenStoreError::Unsupported { url: scheme.into() }),
         _ => Err(OpenStoreError::Unsupported { url: format!("{scheme}:…") }),
     }

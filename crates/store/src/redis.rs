@@ -413,6 +413,10 @@ impl Store for Redis {
             on_failover: "replication is asynchronous: neither exclusion nor unique tokens are promised, and a primary \
                           that doesn't know of it goes on; wait=N narrows that, closely if N is the number of all \
                           replicas, and revisions follow the clock and the highest number seen",
+            on_partition: "a primary that is cut off goes on answering whoever reaches it, beside the one that is promoted \
+                           meanwhile: two holders are possible, and what the one cut off took is lost. With wait=N, N being \
+                           the number of all replicas, it acknowledges nothing; with min-replicas-to-write it refuses, some \
+                           seconds late",
             on_clock_step: "leases run on the server's wall clock: a step forward ends them early, one back \
                             late; revisions only grow",
             warnings: self.warnings.clone(),

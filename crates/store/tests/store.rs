@@ -23,6 +23,9 @@ mod postgres_failover;
 #[cfg(feature = "postgres")]
 #[path = "store/postgres_lean.rs"]
 mod postgres_lean;
+#[cfg(feature = "postgres")]
+#[path = "store/postgres_schema.rs"]
+mod postgres_schema;
 #[cfg(feature = "redis")]
 #[path = "store/redis.rs"]
 mod redis;

@@ -1,6 +1,6 @@
 //! Servers that end with us: stopped by their own id, killed if we fail, and told by the kernel if we are.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -74,7 +74,26 @@ impl Process {
 
     /// Holds it still, as a long pause would: it keeps its connections and answers nothing.
     pub fn pause(&self) -> anyhow::Result<()> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        // On a busy machine a thread of it may go on for a moment after the signal was sent, and answer.
+        let until = Instant::now() + STOP_MAX;
+        while !self.stands_still()? {
+            ensure!(Instant::now() < until, "{} doesn't stand still after {STOP_MAX:?}", self.name);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn stands_still(&self) -> anyhow::Result<bool> {
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.id()?))? {
+            // One that has ended meanwhile doesn't go on either.
+            let stat = std::fs::read_to_string(thread?.path().join("stat")).unwrap_or_default();
+            let state = stat.rsplit_once(") ").map_or("X", |(_, state)| state);
+            if !state.starts_with(['T', 't', 'Z', 'X']) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Lets it go on after [`Process::pause`].

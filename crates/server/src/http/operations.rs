@@ -93,6 +93,7 @@ async fn described(exchange: &Exchange) -> Result<Response, Problem> {
             guarantees: GuaranteesStatus {
                 on_crash: guarantees.on_crash.into(),
                 on_failover: guarantees.on_failover.into(),
+                on_partition: guarantees.on_partition.into(),
                 on_clock_step: guarantees.on_clock_step.into(),
                 ttl_min_millis: millis(guarantees.ttl_min),
                 ttl_granularity_millis: millis(guarantees.ttl_granularity),

@@ -130,12 +130,12 @@ fn is_internal_v4(address: Ipv4Addr) -> bool {
 fn is_internal_v6(address: Ipv6Addr) -> bool {
     let parts = address.segments();
     // Addresses of the other family are in these: translated, tunnelled, or written in the old way.
-    let embedded = match parts {
+    let inner = match parts {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some((high, low)),
         [0, 0, 0, 0, 0, 0, high, low] if high != 0 => Some((high, low)),
         _ => None,
     };
-    if let Some((high, low)) = embedded {
+    if let Some((high, low)) = inner {
         return is_internal_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
     }
     // Only what is handed out to the world is the world's; of that, examples and tunnels aren't.

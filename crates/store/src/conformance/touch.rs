@@ -28,7 +28,9 @@ pub(super) async fn extends_and_counts<H: Harness>(harness: &H) {
     ground.refused(vec![Check::At(ground.key("held"), touched)], vec![]).await;
 
     ground.done(vec![], vec![put(ground.key("forever"), "")]).await;
-    ground.done(vec![], touch("forever", ttl)).await;
+    let touched = ground.done(vec![], touch("forever", ttl)).await;
+    let shown = touched.witnessed[0].as_ref().expect("a touch shows what it touched");
+    assert_eq!((shown.expires_in, shown.touches), (None, 1), "a touch shows a time to live that isn't there");
     harness.pass(over).await;
     let record = ground.read("forever").await.expect("a touch has given it a time to live");
     assert_eq!((record.expires_in, record.touches), (None, 1));

@@ -4,6 +4,7 @@ use super::client::{ANSWER_BYTES_MAX, Client, WATCH};
 use super::keys::Keys;
 use super::value::Meta;
 use super::wire::{Event, WatchCreate, WatchRequest, WatchResponse};
+use crate::backoff::Backoff;
 use crate::watch::{Change, Hub};
 use baton_core::Revision;
 use std::sync::Arc;
@@ -17,8 +18,6 @@ use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
 
 const START_MAX: Duration = Duration::from_secs(3);
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
 const DELETED: i32 = 1;
 
 /// Tells both hubs what happens in etcd.
@@ -34,14 +33,14 @@ pub(super) struct Follower {
 impl Follower {
     /// Until the store ends.
     pub async fn run(mut self) {
-        let mut pause = PAUSE_MIN;
+        let mut backoff = Backoff::default();
         loop {
             match self.client.member().await {
                 Ok((at, channel, token)) => {
                     let began = self.next;
                     let status = self.follow(channel, token).await;
                     if self.next > began {
-                        pause = PAUSE_MIN;
+                        backoff.reset();
                     }
                     if status.code() == Code::OutOfRange {
                         // Compacted, or more at once than is taken: from here on, then.
@@ -56,8 +55,7 @@ impl Follower {
                 }
                 Err(error) => tracing::debug!(?error, "can't watch yet"),
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            backoff.wait().await;
         }
     }
 

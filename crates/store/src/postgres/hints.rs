@@ -6,9 +6,10 @@
 use super::Unopened;
 use super::notice::{self, Hint};
 use super::others::{HERE_EVERY, Others};
-use super::pool::{Backoff, Pool};
+use super::pool::Pool;
 use super::session::{Driver, answered, connect};
 use super::target::Target;
+use crate::backoff::Backoff;
 use crate::watch::{Change, Hub};
 use baton_core::{Commit, Outcome, Write};
 use std::sync::Arc;

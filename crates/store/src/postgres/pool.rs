@@ -5,6 +5,7 @@ use super::group::Group;
 use super::hints::Hints;
 use super::session::{Failure, Session};
 use super::target::Target;
+use crate::backoff::Backoff;
 use crate::contract::{Reason, StoreError};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,27 +16,6 @@ use tokio_postgres::{Row, Statement};
 
 /// More than this many statements waiting on one connection are refused: it could not answer them in time.
 const WAITING_MAX: usize = 256;
-
-const BACKOFF_MIN: Duration = Duration::from_millis(50);
-const BACKOFF_MAX: Duration = Duration::from_secs(1);
-
-/// Waits between attempts: longer each time, and never two nodes at the same moments.
-#[derive(Default)]
-pub(super) struct Backoff(u32);
-
-impl Backoff {
-    pub fn reset(&mut self) {
-        self.0 = 0;
-    }
-
-    pub async fn wait(&mut self) {
-        let longest = (BACKOFF_MIN * 2_u32.pow(self.0.min(6))).min(BACKOFF_MAX);
-        self.0 = self.0.saturating_add(1);
-        // Without randomness the waits are equal, which does no harm.
-        let dice = getrandom::u32().unwrap_or_default() % 1000;
-        tokio::time::sleep(longest / 2 + longest * dice / 2000).await;
-    }
-}
 
 #[derive(Default)]
 struct Link {

@@ -96,8 +96,9 @@ BEGIN
     UNION ALL
     SELECT f.place, f.value, f.created, f.revision,
             CASE WHEN f.how = 2 AND f.turn <> ALL (d.refused) THEN f.touches + 1 ELSE f.touches END,
-            CASE WHEN f.how = 2 AND f.turn <> ALL (d.refused) THEN greatest(f.expires_us - now_us, ttls_us[f.place])
-                ELSE f.expires_us - now_us END
+            -- Nothing stays nothing: of null and a number the greatest would be the number.
+            CASE WHEN f.how = 2 AND f.turn <> ALL (d.refused) AND f.expires_us IS NOT NULL
+                THEN greatest(f.expires_us - now_us, ttls_us[f.place]) ELSE f.expires_us - now_us END
         FROM decided AS d, found AS f
         WHERE f.lives AND (f.how IN (2, 3) OR f.turn = ANY (d.refused));
 END

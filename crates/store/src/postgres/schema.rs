@@ -29,6 +29,15 @@ pub(super) async fn migrate(client: &Client, target: &Target) -> Result<(), Unop
     migrated.and(ended)
 }
 
+/// The same for a schema that an older one was restored in the place of, while nodes run on it. One that isn't there is not made
+/// anew: what was in it may be on its way back.
+pub(super) async fn migrate_restored(client: &Client, target: &Target) -> Result<(), Unopened> {
+    match version(client, &target.schema).await? {
+        0 => Ok(()),
+        _ => migrate(client, target).await,
+    }
+}
+
 async fn migrate_alone(client: &Client, target: &Target) -> Result<(), Unopened> {
     let schema = &target.schema;
     // As long as another node's migration takes: the caller has a limit for all of it.

@@ -1,7 +1,7 @@
 //! One connection: made, prepared, driven by a task of its own that ends with it; and how its failures are sorted.
 
 use super::target::Target;
-use super::{Unopened, describe};
+use super::{Unopened, describe, schema};
 use crate::contract::{Reason, StoreError};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -138,10 +138,21 @@ impl Session {
             }
         })
         .await?;
-        let schema = &target.schema;
-        let prepare = async |sql: &str| answered(client.prepare(&sql.replace("@schema@", schema))).await;
+        let name = &target.schema;
+        let prepare = async |sql: &str| answered(client.prepare(&sql.replace("@schema@", name))).await;
+        // Of the newest version. It isn't there where an older schema was restored under running nodes.
+        let newest = COMMIT.replace("@schema@", name);
+        let commit = match tokio::time::timeout(ANSWER_MAX, client.prepare(&newest)).await {
+            Ok(Ok(commit)) => commit,
+            Ok(Err(error)) if error.code() == Some(&SqlState::UNDEFINED_FUNCTION) => {
+                schema::migrate_restored(&client, target).await?;
+                prepare(COMMIT).await?
+            }
+            Ok(Err(error)) => return Err(unopened(&error)),
+            Err(_) => return Err(Unopened::Unreachable(format!("no answer within {ANSWER_MAX:?}"))),
+        };
         let session = Self {
-            commit: prepare(COMMIT).await?,
+            commit,
             charge: prepare(CHARGE).await?,
             read: prepare(READ).await?,
             scan: prepare(SCAN).await?,

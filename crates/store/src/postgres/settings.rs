@@ -15,11 +15,15 @@ pub(super) struct Settings {
     full_page_writes: bool,
     synchronous_commit: String,
     has_standbys: bool,
+    /// Somebody follows it.
+    is_followed: bool,
 }
 
 const ASK: &str = "SELECT current_setting('server_version_num')::integer, current_setting('fsync')::boolean, \
     current_setting('full_page_writes')::boolean, current_setting('synchronous_commit'), \
-    current_setting('synchronous_standby_names') <> ''";
+    current_setting('synchronous_standby_names') <> '', \
+    EXISTS (SELECT FROM pg_stat_replication AS r WHERE r.state IS DISTINCT FROM 'backup' AND r.pid NOT IN \
+        (SELECT s.active_pid FROM pg_replication_slots AS s WHERE s.slot_type = 'logical' AND s.active_pid IS NOT NULL))";
 
 impl Settings {
     /// Asks for them; refuses a server that isn't fit to be a store.
@@ -34,6 +38,7 @@ impl Settings {
             full_page_writes: row.get(2),
             synchronous_commit: row.get(3),
             has_standbys: row.get(4),
+            is_followed: row.get(5),
         })
     }
 
@@ -49,6 +54,12 @@ impl Settings {
         }
         if !self.full_page_writes {
             warn("full_page_writes is off: a crash of the machine may corrupt the data");
+        }
+        if self.is_followed && !self.has_standbys {
+            warn(
+                "synchronous_standby_names is empty and there are standbys: a failover to one of them loses the last \
+                 commits, and with them locks that were granted",
+            );
         }
         if self.has_standbys && self.synchronous_commit == "local" {
             warn(
@@ -84,6 +95,12 @@ impl Settings {
                  were granted; revisions go on above the clock of the one promoted, and don't repeat if the clocks \
                  of the servers agree"
             },
+            on_partition: if self.waits_for_a_standby() {
+                "a primary that is cut off from its synchronous standbys acknowledges no commit; what it was sent is unknown"
+            } else {
+                "a primary that is cut off goes on answering whoever reaches it: if another one is promoted meanwhile, both \
+                 grant, and keeping one of them out is the business of whoever promotes"
+            },
             on_clock_step: "leases run on the server's wall clock: a step forward ends them early (the fence \
                 protects), a step back prolongs them and may bring back one that had expired and wasn't collected; \
                 revisions only grow",
@@ -98,8 +115,13 @@ mod tests {
 
     fn warnings(change: impl FnOnce(&mut Settings)) -> Vec<String> {
         let synchronous_commit = "on".to_owned();
-        let mut settings =
-            Settings { fsync: true, full_page_writes: true, synchronous_commit, has_standbys: false };
+        let mut settings = Settings {
+            fsync: true,
+            full_page_writes: true,
+            synchronous_commit,
+            has_standbys: false,
+            is_followed: false,
+        };
         change(&mut settings);
         settings.guarantees().warnings
     }
@@ -115,5 +137,11 @@ mod tests {
         });
         assert!(local[0].contains("local"), "{local:?}");
         assert_eq!(warnings(|settings| settings.has_standbys = true), [""; 0]);
+        let followed = warnings(|settings| settings.is_followed = true);
+        assert!(followed[0].contains("synchronous_standby_names"), "{followed:?}");
+        assert_eq!(
+            warnings(|settings| (settings.is_followed, settings.has_standbys) = (true, true)),
+            [""; 0]
+        );
     }
 }

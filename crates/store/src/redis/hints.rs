@@ -4,6 +4,7 @@ use super::Shared;
 use super::Unopened;
 use super::codec;
 use super::routes::Routes;
+use crate::backoff;
 use crate::watch::Change;
 use ::redis::{PushInfo, PushKind, Value, cmd};
 use baton_core::Group;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 /// How often the connection is tried, and the routes looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// Between two attempts to come back.
+/// Between two attempts to come back, at most.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Runs as long as the store does.
@@ -23,7 +24,7 @@ pub(super) async fn hear(shared: Arc<Shared>) {
         if let Err(trouble) = once(&shared).await {
             tracing::debug!(%trouble, "the hints from Redis were interrupted");
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(backoff::spread(AGAIN)).await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! One server: connections to it that come back by themselves, and how failures are sorted.
 
-use super::Unopened;
+use super::{Unopened, settings};
 use crate::contract::{Reason, StoreError};
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, Cmd, PushInfo, PushKind, RedisError, Value, cmd};
@@ -187,7 +187,7 @@ impl Link {
         }
     }
 
-    /// A connection to a primary.
+    /// A connection to a primary that keeps what it is given.
     async fn open(&self) -> Result<Open, Unopened> {
         let closed = Arc::new(AtomicBool::new(false));
         let flag = closed.clone();
@@ -204,6 +204,16 @@ impl Link {
             // Who may not ask is told by the first write.
             Err(error) if error.code() == Some("NOPERM") => {}
             Err(error) => return Err(self.unopened(&error)),
+        }
+        // Each time: it may be another server than before, one that was promoted.
+        let memory = connection.send_packed_command(cmd("INFO").arg("memory")).await;
+        let memory = memory.and_then(Value::extract_error).map_err(|error| self.unopened(&error))?;
+        if settings::may_evict(&settings::information(memory)) {
+            return Err(format!(
+                "{} may evict records to make room, and with them locks: set maxmemory-policy noeviction",
+                self.address
+            )
+            .into());
         }
         Ok(Open { connection, closed })
     }
@@ -227,11 +237,17 @@ impl Link {
         }
         match self.open().await {
             Ok(open) => {
+                *connecting = None;
                 *self.shared.lock().expect("no panic while held") = Some(open.clone());
                 Ok(open)
             }
             Err(why) => {
+                let is_refused = matches!(why, Unopened::Refused(_));
                 let why = why.to_string();
+                // Waiting alone doesn't help: said once, as it is tried again all the time.
+                if is_refused && connecting.as_ref().is_none_or(|(_, before)| *before != why) {
+                    tracing::warn!("Redis can't be used: {why}");
+                }
                 *connecting = Some((Instant::now(), why.clone()));
                 Err(why)
             }

@@ -1,4 +1,4 @@
-//! What the servers' settings allow us to promise: some are refused, some are said.
+//! What the servers' settings allow us to promise: some are refused whenever a server is connected to, some are said at the start.
 
 use super::codec::bytes;
 use super::link::{CALL_MAX, Link};
@@ -20,19 +20,28 @@ pub(super) async fn inspect(routes: &Routes) -> Result<Vec<String>, String> {
     Ok(warnings)
 }
 
-async fn one(link: &Link, wait: u32) -> Result<Vec<String>, String> {
-    let until = Instant::now() + CALL_MAX;
-    let failed = |trouble: super::link::Trouble| trouble.harmless().to_string();
-    let information = link.call(&cmd("INFO"), until).await.map_err(failed)?;
-    let text = match information {
+/// What a server says of itself, each name as a setting's.
+pub(super) fn information(answer: Value) -> HashMap<String, String> {
+    let text = match answer {
         Value::VerbatimString { text, .. } => text,
         other => String::from_utf8_lossy(&bytes(other).unwrap_or_default()).into_owned(),
     };
     let lines = text.lines().filter_map(|line| line.split_once(':'));
-    let mut found: HashMap<String, String> =
-        lines.map(|(name, value)| (name.replace('_', "-"), value.trim().to_owned())).collect();
+    lines.map(|(name, value)| (name.replace('_', "-"), value.trim().to_owned())).collect()
+}
+
+/// Whether a server makes room by forgetting records.
+pub(super) fn may_evict(found: &HashMap<String, String>) -> bool {
+    let is = |name: &str, wanted: &str| found.get(name).is_some_and(|value| value == wanted);
+    found.contains_key("maxmemory") && !is("maxmemory", "0") && !is("maxmemory-policy", "noeviction")
+}
+
+async fn one(link: &Link, wait: u32) -> Result<Vec<String>, String> {
+    let until = Instant::now() + CALL_MAX;
+    let failed = |trouble: super::link::Trouble| trouble.harmless().to_string();
+    let mut found = information(link.call(&cmd("INFO"), until).await.map_err(failed)?);
     let mut warnings = Vec::new();
-    for pattern in ["append*", "maxmemory*", "min-replicas-to-write"] {
+    for pattern in ["append*", "min-replicas-to-write"] {
         let mut question = cmd("CONFIG");
         question.arg("GET").arg(pattern);
         match link.call(&question, until).await {
@@ -48,12 +57,6 @@ async fn one(link: &Link, wait: u32) -> Result<Vec<String>, String> {
         }
     }
     let is = |name: &str, wanted: &str| found.get(name).is_some_and(|value| value == wanted);
-    if !is("maxmemory", "0") && found.contains_key("maxmemory") && !is("maxmemory-policy", "noeviction") {
-        return Err(format!(
-            "{} may evict records to make room, and with them locks: set maxmemory-policy noeviction",
-            link.address
-        ));
-    }
     if is("appendonly", "no") || is("aof-enabled", "0") {
         warnings.push("appendonly is off: a crash of Redis forgets what was acknowledged.".into());
     } else if found.get("appendfsync").is_some_and(|value| value != "always") {

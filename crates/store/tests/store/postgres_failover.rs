@@ -53,6 +53,31 @@ async fn no_revision_comes_twice_after_a_failover_that_lost_the_last_commits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standbys_that_nobody_waits_for_are_warned_of() {
+    let primary = server().await;
+    assert_eq!(opened(&primary).await.guarantees().warnings, Vec::<String>::new());
+    let mut standby = Postgres::standby_of(&primary).unwrap();
+    standby.start().await.unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while primary.sql("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'").unwrap() != "1" {
+        assert!(Instant::now() < deadline, "the standby doesn't follow");
+    }
+    let guarantees = opened(&primary).await.guarantees();
+    assert_eq!(guarantees.warnings.len(), 1, "{guarantees:?}");
+    assert!(guarantees.warnings[0].contains("synchronous_standby_names is empty"), "{guarantees:?}");
+    assert!(guarantees.on_partition.contains("both grant"), "{guarantees:?}");
+    // Now it waits for them.
+    primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'").unwrap();
+    primary.sql("SELECT pg_reload_conf()").unwrap();
+    while primary.sql("SHOW synchronous_standby_names").unwrap() != "*" {
+        assert!(Instant::now() < deadline, "the setting doesn't come");
+    }
+    let guarantees = opened(&primary).await.guarantees();
+    assert_eq!(guarantees.warnings, Vec::<String>::new());
+    assert!(guarantees.on_partition.contains("acknowledges no commit"), "{guarantees:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_wait_for_its_standby_was_called_off_is_unknown() {
     let server = server().await;
     let store = opened(&server).await;

@@ -1,6 +1,6 @@
 //! Redis over a failover (F1): what is promised there, and what plainly isn't.
 
-use crate::redis::{committed, store, until};
+use crate::redis::{committed, scripts, store, until};
 use crate::simulated::{commit, key, put};
 use baton_core::{Check, Commit, Outcome, Revision};
 use baton_store::watch::Change;
@@ -101,6 +101,35 @@ async fn a_node_that_is_new_after_the_failover_and_commits_first_is_above_what_w
     assert_eq!(found(&*new).await, kept, "nothing was lost");
     let first = committed(&*new, "a").await;
     assert!(first > lost, "{first:?} after {lost:?}");
+}
+
+/// How often a server was asked for its role: once by each connection for commits and reads.
+fn looked_at(server: &Redis) -> u64 {
+    let statistics = server.say(&["INFO", "commandstats"]).unwrap();
+    let line = statistics.lines().find_map(|line| line.strip_prefix("cmdstat_role:calls="));
+    line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promoted_replica_that_may_evict_locks_is_not_used_until_it_may_not_any_more() {
+    let mut servers = Replicated::start(DOWN_AFTER, &[]).await.unwrap();
+    let store = store(&servers.url()).await;
+    replicated(&*store, &servers.servers[1]).await;
+    let replica = &servers.servers[1];
+    assert_eq!(replica.say(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap(), "OK");
+    assert_eq!(replica.say(&["CONFIG", "SET", "maxmemory", "100mb"]).unwrap(), "OK");
+    servers.servers[0].end(true).await.unwrap();
+    servers.failed_over(0).await.unwrap();
+    let promoted = &servers.servers[1];
+    until("it was looked at again and again", async || {
+        let answer = store.commit(commit([put("a", "evictable")])).await;
+        assert!(answer.is_err(), "it is used: {answer:?}");
+        looked_at(promoted) > 5
+    })
+    .await;
+    assert_eq!(scripts(promoted), (0, 0), "it was asked to do something");
+    assert_eq!(promoted.say(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap(), "OK");
+    until("it is used", async || store.commit(commit([put("a", "kept")])).await.is_ok()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -262,6 +262,7 @@ impl Store for Node {
             ttl_granularity: Duration::from_millis(1),
             on_crash: "there is nothing to crash",
             on_failover: "there is no replica",
+            on_partition: "there is one store, and who can't reach it hears so",
             on_clock_step: "there is one clock",
             warnings: Vec::new(),
         }

@@ -1,7 +1,7 @@
 //! What core, store and api must not know.
 
 use crate::assert_tidy;
-use crate::source::{code, identifiers, words};
+use crate::source::{blank, code, identifiers, words};
 use crate::tree::{files, read};
 
 /// Crates that bring a clock, a socket, a thread or a random number.
@@ -174,6 +174,44 @@ fn no_store_is_named_in_core_or_api() {
     let rules =
         files().into_iter().filter(|file| file.is_rust() && file.is_under(&["crates/core/", "crates/api/"]));
     assert_tidy(rules.flat_map(|file| stores_named(&file.path, &file.text)).collect());
+}
+
+/// Where code outside the stores names one all the same, and why.
+const STORES_NAMED: &[(&str, &str)] = &[
+    ("crates/cli/src/serve.rs", "its test names one that is elsewhere"),
+    ("crates/engine/src/limit/gossip/mod.rs", "the clock is the one that the replica has"),
+    ("crates/engine/src/replica/lineage.rs", "a replica's log is on its own disk, whatever the store"),
+    ("crates/engine/src/replica/mod.rs", "a replica's log is on its own disk, whatever the store"),
+    ("crates/engine/src/replica/open.rs", "a replica's log is on its own disk, whatever the store"),
+    ("crates/server/src/config.rs", "the store if none is named"),
+    ("crates/server/src/targets/tests.rs", "a test needs some store"),
+];
+
+#[test]
+fn no_store_is_named_in_the_code_of_engine_server_or_command_line() {
+    let named = |path: &str, text: &str| stores_named(path, &blank(text, true));
+    assert!(named("x", "// on Redis\n/// embedded:, redis://\nfn f() {}").is_empty());
+    for bad in ["if store == \"embedded\" {}", "use baton_store::embedded::Home;", "is_redis()"] {
+        assert_eq!(named("x", bad).len(), 1, "{bad}");
+    }
+
+    let layers = ["crates/engine/src/", "crates/server/src/", "crates/cli/src/"];
+    let files: Vec<_> = files().into_iter().filter(|file| file.is_rust() && file.is_under(&layers)).collect();
+    let is_allowed = |path: &str| STORES_NAMED.iter().any(|(allowed, _)| *allowed == path);
+    let mut complaints: Vec<_> = files
+        .iter()
+        .filter(|file| !is_allowed(&file.path))
+        .flat_map(|file| named(&file.path, &file.text))
+        .collect();
+    // Who doesn't need it any more leaves the list.
+    for (allowed, _) in STORES_NAMED {
+        let needs_it =
+            files.iter().any(|file| file.path == *allowed && !named(&file.path, &file.text).is_empty());
+        if !needs_it {
+            complaints.push(format!("{allowed}: names no store any more: take it off the list"));
+        }
+    }
+    assert_tidy(complaints);
 }
 
 fn wall_clocks(path: &str, text: &str) -> Vec<String> {
