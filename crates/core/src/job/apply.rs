@@ -5,7 +5,7 @@ use super::carry::carry_over;
 use super::definition::{Definition, Missed};
 use super::due;
 use super::id::Uid;
-use super::place::{definition_key, index_key, lease_key, ready_key, state_key};
+use super::place::{definition_key, index_key, lease_key, limit_key, ready_key, state_key};
 use super::run::Reason;
 use super::state::{Phase, State};
 use super::tick::{Looked, Timetables};
@@ -157,7 +157,10 @@ pub fn remove(name: &Name, now: WallTime, view: &mut View) -> Result<Option<Uid>
     for active in &work.state.active {
         let id = work.id(active.place);
         match (active.phase, work.definition.target.queue()) {
-            (Phase::Running { .. }, _) => view.delete(&lease_key(id)),
+            (Phase::Running { .. }, _) => {
+                view.delete(&lease_key(id));
+                view.delete(&limit_key(id));
+            }
             (Phase::Ready, Some(queue)) => {
                 view.delete(&ready_key(name.namespace(), queue, active.due, id));
             }

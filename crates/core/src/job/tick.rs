@@ -6,7 +6,7 @@
 use super::definition::Overlap;
 use super::due;
 use super::id::{RunPlace, Uid};
-use super::place::{index_key, lease_key, ready_key, state_key};
+use super::place::{index_key, ready_key, state_key};
 use super::run::{Outcome, Reason};
 use super::state::{ACTIVE_MAX, Delivery, Phase, QUEUED_MAX};
 use super::timetable::Timetable;
@@ -16,7 +16,6 @@ use crate::record::WallTime;
 use crate::view::{Pause, View};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 /// Runs settled or called off in one look, so that a commit stays small; the others are in the next one.
 const SETTLED_MAX: usize = 6;
@@ -116,22 +115,7 @@ fn settle(work: &mut Work<'_>, looked: &mut Looked, view: &mut View) -> Result<(
         let outcomes = (work.state.counts.failed, work.state.counts.unknown);
         match active.phase {
             Phase::Running { look_at, over_at } if look_at.min(over_at) <= work.now => {
-                let lease = view.lease(&lease_key(work.id(active.place)))?;
-                let reason = match lease.and_then(|lease| lease.expires_in) {
-                    None => Some(Reason::LeaseExpired),
-                    // A node says itself that what it makes took too long, well before this; here the lease only seems to live longer, by the time
-                    // that the store was down.
-                    Some(_) if over_at <= work.now && work.definition.target.queue().is_none() => {
-                        Some(Reason::LeaseExpired)
-                    }
-                    Some(_) if over_at <= work.now => Some(Reason::Timeout),
-                    Some(left) => {
-                        let look_at = work.now.after(left.max(Duration::from_millis(1)));
-                        work.state.active[index].phase = Phase::Running { look_at, over_at };
-                        None
-                    }
-                };
-                if let Some(reason) = reason {
+                if let Some(reason) = work.lapsed(index, over_at, view)? {
                     let end = AttemptEnd { reason: Some(reason), ..AttemptEnd::failed("") };
                     work.attempted(index, 0, &end, view)?;
                     settled += 1;

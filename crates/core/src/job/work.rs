@@ -3,7 +3,7 @@
 use super::definition::{Definition, Guarantee, Overlap};
 use super::id::{RunId, RunPlace};
 use super::lease::Lease;
-use super::place::{definition_key, index_key, lease_key, ready_key, run_key, state_key};
+use super::place::{definition_key, index_key, lease_key, limit_key, ready_key, run_key, state_key};
 use super::run::{End, MESSAGE_BYTES_MAX, Outcome, Progress, Reason, Run, tail};
 use super::state::{Active, Delivery, OUTBOX_MAX, Phase, State};
 use crate::commit::Ttl;
@@ -88,7 +88,8 @@ impl<'a> Work<'a> {
 
     /// Ends a run under way that no attempt may be begun of any more.
     pub fn give_up(&mut self, index: usize, view: &mut View) -> Result<(), Pause> {
-        match self.get_run(self.state.active[index].place, view)? {
+        let active = self.state.active[index];
+        match self.get_run(active.place, view)? {
             Some(run) => {
                 let said = AttemptEnd { output: run.output.clone(), ..AttemptEnd::failed(&run.message) };
                 self.end(index, run, Outcome::Failed, Some(Reason::Deadline), &said, view);
@@ -235,9 +236,10 @@ impl<'a> Work<'a> {
         view: &mut View,
     ) -> Begun {
         let now = self.now;
-        let over_at = now.after(Duration::from_millis(self.definition.timeout_ms));
+        let timeout = Duration::from_millis(self.definition.timeout_ms);
         // What a node runs itself it ends itself; should it not, the lease is over soon after.
-        let over_at = if self.definition.target.queue().is_some() { over_at } else { now.after(lease) };
+        let is_elsewhere = self.definition.target.queue().is_some();
+        let over_at = now.after(if is_elsewhere { timeout } else { lease });
         let active = &mut self.state.active[index];
         active.attempt += 1;
         active.phase = Phase::Running { look_at: now.after(lease), over_at };
@@ -257,6 +259,9 @@ impl<'a> Work<'a> {
     pub fn give_back(&mut self, index: usize, view: &mut View) -> Result<(), Pause> {
         let again_at = self.now.after(ROOM_PAUSE);
         let active = &mut self.state.active[index];
+        if is_elsewhere {
+            view.put(&limit_key(id), [1][..].into(), Ttl::Exactly(timeout));
+        }
         active.attempt = active.attempt.saturating_sub(1);
         active.phase = Phase::Waiting(again_at);
         let active = *active;
@@ -273,6 +278,7 @@ impl<'a> Work<'a> {
         &mut self,
         index: usize,
         token: u64,
+        view.delete(&limit_key(self.id(active.place)));
         end: &AttemptEnd,
         view: &mut View,
     ) -> Result<(), Pause> {
@@ -280,6 +286,39 @@ impl<'a> Work<'a> {
         view.delete(&lease_key(self.id(active.place)));
         let Some(run) = self.get_run(active.place, view)? else {
             self.state.active.remove(index);
+    /// Why an attempt has ended that nobody says anything of, if it has. Else it is looked at again.
+    ///
+    /// Its lease says so, and its limit, by the store's clock for leases. Civil time doesn't: it may have stepped, be that of a node with another
+    /// clock, or have gone on while the store was down.
+    pub fn lapsed(
+        &mut self,
+        index: usize,
+        over_at: WallTime,
+        view: &mut View,
+    ) -> Result<Option<Reason>, Pause> {
+        let id = self.id(self.state.active[index].place);
+        let again = |left: Duration| self.now.after(left.max(Duration::from_millis(1)));
+        let lease = view.lease(&lease_key(id))?;
+        let Some((left, touches)) = lease.and_then(|lease| Some((lease.expires_in?, lease.touches))) else {
+            view.delete(&limit_key(id));
+            return Ok(Some(Reason::LeaseExpired));
+        };
+        let look_at = again(left);
+        let over_at = if over_at > self.now {
+            over_at
+        } else if touches == 0 && self.definition.target.queue().is_none() {
+            // Of what a node makes itself the lease lasts as long as it may take, unless its target is heard of.
+            look_at
+        } else {
+            match view.lease(&limit_key(id))?.and_then(|limit| limit.expires_in) {
+                Some(left) => again(left),
+                None => return Ok(Some(Reason::Timeout)),
+            }
+        };
+        self.state.active[index].phase = Phase::Running { look_at, over_at };
+        Ok(None)
+    }
+
             return Ok(());
         };
         let run = Run { token, ..run };
@@ -368,7 +407,10 @@ impl<'a> Work<'a> {
         let active = self.state.active[index];
         let id = self.id(active.place);
         match (active.phase, self.definition.target.queue()) {
-            (Phase::Running { .. }, _) => view.delete(&lease_key(id)),
+            (Phase::Running { .. }, _) => {
+                view.delete(&lease_key(id));
+                view.delete(&limit_key(id));
+            }
             (Phase::Ready, Some(queue)) => {
                 view.delete(&ready_key(self.name.namespace(), queue, active.due, id));
             }

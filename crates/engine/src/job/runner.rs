@@ -59,6 +59,8 @@ pub struct Attempt {
     pub definition: Arc<Definition>,
     /// It has to be over then: nothing may be sent after it, since the run may then be somebody else's, or said to be lost.
     pub until: Instant,
+    /// How long its lease lasts.
+    lease: Duration,
     /// When its commit was sent.
     sent: Moment,
     sending: Arc<Sending>,
@@ -297,19 +299,19 @@ impl Node {
             due: begun.due,
             definition: Arc::new(begun.definition),
             until: sent.at + begun.lease.saturating_sub(GRACE),
+            lease: begun.lease,
             sent: sent.clone(),
             sending: self.jobs.dispatch.sending(self.metrics.jobs.send_seconds.clone()),
         };
         let node = self.clone();
         let told = node.jobs.dispatch.enter(attempt.run, fencing);
         self.jobs.dispatch.spawn(async move {
-            let (run, lease_ends) = (attempt.run, attempt.sent.at + begun.lease);
             let made = node.make(&attempt, &told).await;
             attempt.sending.end();
             if let Some(ran) = made {
-                node.say(&attempt, ran, lease_ends).await;
+                node.say(&attempt, ran).await;
             }
-            node.jobs.dispatch.leave(run, &told);
+            node.jobs.dispatch.leave(attempt.run, &told);
         });
     }
 
@@ -341,11 +343,15 @@ impl Node {
     }
 
     /// Says how an attempt ended, for as long as its lease lasts.
-    async fn say(self: &Arc<Self>, attempt: &Attempt, ran: Ran, until: Instant) {
-        let Ran::Ended(end) = ran else { return };
+    async fn say(self: &Arc<Self>, attempt: &Attempt, ran: Ran) {
+        let Ran::Ended(end) = ran else {
+            let left = attempt.lease.saturating_sub(attempt.sent.elapsed());
+            return self.say_taken(attempt.run, attempt.fencing, left.max(Duration::from_millis(1))).await;
+        };
         if self.say_in_company(attempt, &end).await {
             return;
         }
+        let until = attempt.sent.at + attempt.lease;
         loop {
             match self.finish_run(attempt.run, attempt.fencing, &end, self.deadline()).await {
                 Err(JobError::Failed(_)) if Instant::now() + SAY_AGAIN < until => {

@@ -3,6 +3,7 @@
 mod asking;
 mod attempts;
 mod calendars;
+mod clocks;
 mod editing;
 mod missing;
 mod overlapping;

@@ -26,6 +26,8 @@ pub const MINUTE: u64 = 60 * SECOND;
 pub struct World {
     pub store: Store,
     pub name: Name,
+    /// The wall clock less that of the leases, which never steps.
+    pub ahead: u64,
     nonce: u64,
 }
 
@@ -56,11 +58,11 @@ impl World {
     pub fn empty() -> Self {
         let mut store = Store::default();
         store.now = START;
-        Self { store, name: Name::new("n", "j"), nonce: 0 }
+        Self { store, name: Name::new("n", "j"), ahead: 0, nonce: 0 }
     }
 
     pub fn now(&self) -> WallTime {
-        WallTime(self.store.now)
+        WallTime(self.store.now + self.ahead)
     }
 
     pub fn decide<R>(&mut self, rule: impl FnMut(&mut View) -> Result<R, Pause>) -> (R, Revision) {
@@ -152,17 +154,17 @@ impl World {
 
     /// Lets time pass, and looks whenever something is due.
     pub fn pass(&mut self, ms: u64) -> Vec<(Begun, Revision)> {
-        let until = self.store.now + ms;
+        let until = self.now().0 + ms;
         let mut begun = self.look();
         loop {
             let next = self.store.all(&index_prefix()).first().and_then(|entry| index_entry(&entry.key.name));
             match next.map(|(at, _)| at.0).filter(|at| *at <= until) {
-                Some(at) => self.store.now = at.max(self.store.now),
+                Some(at) => self.store.now = at.max(self.now().0) - self.ahead,
                 None => break,
             }
             begun.extend(self.look());
         }
-        self.store.now = until;
+        self.store.now = until - self.ahead;
         begun
     }
 
