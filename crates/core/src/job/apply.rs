@@ -2,7 +2,7 @@
 
 use super::calendar;
 use super::carry::carry_over;
-use super::definition::{Definition, Missed};
+use super::definition::{Definition, Guarantee, Missed};
 use super::due;
 use super::id::Uid;
 use super::place::{definition_key, index_key, lease_key, limit_key, ready_key, state_key};
@@ -99,6 +99,11 @@ pub(super) fn edit(
         }
     }
     work.state.left_out_at = None;
+    if work.definition.guarantee == Guarantee::AtMostOnce && definition.guarantee != Guarantee::AtMostOnce {
+        // What was sent once stays so.
+        let sent = work.state.active.iter_mut().filter(|active| active.attempt > 0);
+        sent.for_each(|active| active.is_once = true);
+    }
     let queue = work.definition.target.queue();
     if queue != definition.target.queue() {
         for index in 0..work.state.active.len() {

@@ -188,7 +188,7 @@ pub fn claim(
     let Some(index) = index.filter(|index| work.state.active[*index].phase == Phase::Ready) else {
         return Ok(None);
     };
-    if work.is_too_late(work.state.active[index].due) {
+    if !work.may_begin(&work.state.active[index]) {
         work.give_up(index, view)?;
         work.store(view);
         return Ok(None);

@@ -121,7 +121,7 @@ fn settle(work: &mut Work<'_>, looked: &mut Looked, view: &mut View) -> Result<(
                     settled += 1;
                 }
             }
-            Phase::Ready if work.is_too_late(active.due) => {
+            Phase::Ready if !work.may_begin(&active) => {
                 if let Some(queue) = work.definition.target.queue() {
                     let id = work.id(active.place);
                     view.delete(&ready_key(work.name.namespace(), queue, active.due, id));

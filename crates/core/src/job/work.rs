@@ -81,9 +81,15 @@ impl<'a> Work<'a> {
         self.definition.deadline_ms.map(|ms| due.after(Duration::from_millis(ms)))
     }
 
-    /// Whether no attempt may begin any more.
-    pub fn is_too_late(&self, due: WallTime) -> bool {
-        self.deadline(due).is_some_and(|deadline| self.now >= deadline)
+    /// Whether it has one attempt and no more: the job says so now, or did when that was sent.
+    fn is_once(&self, active: &Active) -> bool {
+        active.is_once || self.definition.guarantee == Guarantee::AtMostOnce
+    }
+
+    /// Whether an attempt may begin.
+    pub fn may_begin(&self, active: &Active) -> bool {
+        let is_in_time = self.deadline(active.due).is_none_or(|deadline| self.now < deadline);
+        is_in_time && !(self.is_once(active) && active.attempt > 0)
     }
 
     /// Ends a run under way that no attempt may be begun of any more.
@@ -92,7 +98,13 @@ impl<'a> Work<'a> {
         match self.get_run(active.place, view)? {
             Some(run) => {
                 let said = AttemptEnd { output: run.output.clone(), ..AttemptEnd::failed(&run.message) };
-                self.end(index, run, Outcome::Failed, Some(Reason::Deadline), &said, view);
+                let (outcome, reason) = match self.is_once(&active) && active.attempt > 0 {
+                    // Nobody said how its attempt ended.
+                    true if run.token == 0 => (Outcome::Unknown, Reason::AtMostOnceUnknown),
+                    true => (Outcome::Failed, Reason::Refused),
+                    false => (Outcome::Failed, Reason::Deadline),
+                };
+                self.end(index, run, outcome, Some(reason), &said, view);
             }
             None => drop(self.state.active.remove(index)),
         }
@@ -148,7 +160,7 @@ impl<'a> Work<'a> {
     fn activate(&mut self, place: RunPlace, due: WallTime) {
         self.state.counts.started += 1;
         let phase = Phase::Waiting(self.now);
-        self.state.active.push(Active { place, attempt: 0, due, phase });
+        self.state.active.push(Active { place, attempt: 0, due, phase, is_once: false });
     }
 
     /// A run that waits for others of its job.
@@ -201,7 +213,7 @@ impl<'a> Work<'a> {
         view: &mut View,
     ) -> Result<Option<Begun>, Pause> {
         let active = self.state.active[index];
-        if self.is_too_late(active.due) {
+        if !self.may_begin(&active) {
             self.give_up(index, view)?;
             return Ok(None);
         }
@@ -247,6 +259,9 @@ impl<'a> Work<'a> {
         let id = self.id(place);
         let value = Lease { nonce: by.nonce, attempt, runner: by.runner.into() };
         view.put(&lease_key(id), value.encode(), Ttl::Exactly(lease));
+        if is_elsewhere {
+            view.put(&limit_key(id), [1][..].into(), Ttl::Exactly(timeout));
+        }
         let started_at = Some(now);
         // What the attempt before it wrote is over.
         let (runner, output) = (by.runner.into(), Bytes::default());
@@ -259,13 +274,11 @@ impl<'a> Work<'a> {
     pub fn give_back(&mut self, index: usize, view: &mut View) -> Result<(), Pause> {
         let again_at = self.now.after(ROOM_PAUSE);
         let active = &mut self.state.active[index];
-        if is_elsewhere {
-            view.put(&limit_key(id), [1][..].into(), Ttl::Exactly(timeout));
-        }
         active.attempt = active.attempt.saturating_sub(1);
-        active.phase = Phase::Waiting(again_at);
+        (active.phase, active.is_once) = (Phase::Waiting(again_at), false);
         let active = *active;
         view.delete(&lease_key(self.id(active.place)));
+        view.delete(&limit_key(self.id(active.place)));
         if let Some(run) = self.get_run(active.place, view)? {
             let run = Run { progress: Progress::Waiting(again_at), attempt: active.attempt, ..run };
             self.put_run(active.place, &run, view);
@@ -273,19 +286,6 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// An attempt has ended: with it the run, or another follows.
-    pub fn attempted(
-        &mut self,
-        index: usize,
-        token: u64,
-        view.delete(&limit_key(self.id(active.place)));
-        end: &AttemptEnd,
-        view: &mut View,
-    ) -> Result<(), Pause> {
-        let active = self.state.active[index];
-        view.delete(&lease_key(self.id(active.place)));
-        let Some(run) = self.get_run(active.place, view)? else {
-            self.state.active.remove(index);
     /// Why an attempt has ended that nobody says anything of, if it has. Else it is looked at again.
     ///
     /// Its lease says so, and its limit, by the store's clock for leases. Civil time doesn't: it may have stepped, be that of a node with another
@@ -319,6 +319,18 @@ impl<'a> Work<'a> {
         Ok(None)
     }
 
+    /// An attempt has ended: with it the run, or another follows.
+    pub fn attempted(
+        &mut self,
+        index: usize,
+        token: u64,
+        end: &AttemptEnd,
+        view: &mut View,
+    ) -> Result<(), Pause> {
+        let active = self.state.active[index];
+        view.delete(&lease_key(self.id(active.place)));
+        let Some(run) = self.get_run(active.place, view)? else {
+            self.state.active.remove(index);
             return Ok(());
         };
         let run = Run { token, ..run };
@@ -331,14 +343,15 @@ impl<'a> Work<'a> {
         }
         let reason = end.reason.unwrap_or(Reason::Refused);
         let is_vanished = reason == Reason::LeaseExpired;
-        if is_vanished && self.definition.guarantee == Guarantee::AtMostOnce {
+        let is_once = self.is_once(&active);
+        if is_vanished && is_once {
             let reason = Some(Reason::AtMostOnceUnknown);
             self.end(index, run, Outcome::Unknown, reason, end, view);
             return Ok(());
         }
         let again_at = self.now.after(self.pause(active.place, active.attempt));
         let is_in_time = self.deadline(active.due).is_none_or(|deadline| again_at < deadline);
-        if active.attempt >= self.definition.attempts() || !is_in_time {
+        if is_once || active.attempt >= self.definition.attempts() || !is_in_time {
             self.end(index, run, Outcome::Failed, Some(reason), end, view);
             return Ok(());
         }

@@ -5,6 +5,7 @@ mod attempts;
 mod calendars;
 mod clocks;
 mod editing;
+mod guarantees;
 mod missing;
 mod overlapping;
 mod world;
