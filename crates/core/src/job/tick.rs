@@ -90,7 +90,12 @@ pub fn tick(
     go_on(&mut work, timetable.as_deref(), look, &mut looked, view)?;
     let waiting = |phase| matches!(phase, Phase::Waiting(until) if until <= look.now);
     if let Some(index) = work.state.active.iter().position(|active| waiting(active.phase)) {
+        let (before, failed) = (work.state.active.len(), work.state.counts.failed);
         looked.begun = work.begin(index, &look.by, view)?;
+        if work.state.active.len() < before {
+            let is_failed = work.state.counts.failed > failed;
+            looked.ended.push(if is_failed { Outcome::Failed } else { Outcome::Unknown });
+        }
     }
     if work.success_by().is_some_and(|by| by <= look.now) && !work.state.is_overdue {
         work.state.is_overdue = true;

@@ -73,13 +73,22 @@ impl World {
         let (name, now) = (self.name.clone(), self.now());
         let uid = Uid::new(name.group(), [7; 16]);
         let definition = Definition { uid, ..definition.clone() };
-        self.decide(|view| job::apply(&name, &definition, now, &timetables, view)).0.0
+        let before = self.skipped();
+        let (put, _, looked) = self.decide(|view| job::apply(&name, &definition, now, &timetables, view)).0;
+        let told: u64 = looked.skipped.iter().map(|(_, count)| count).sum();
+        assert_eq!(self.skipped(), before + told, "what an edit leaves out is told to be counted");
+        put
     }
 
     pub fn edit(&mut self, change: impl FnOnce(&mut Definition)) -> Put {
         let mut definition = self.definition();
         change(&mut definition);
         self.apply(&definition)
+    }
+
+    fn skipped(&self) -> u64 {
+        let state = self.store.look(&state_key(&self.name));
+        state.map_or(0, |state| State::decode(&state.value).unwrap().counts.skipped)
     }
 
     pub fn definition(&self) -> Definition {
@@ -183,7 +192,7 @@ impl World {
 
     pub fn run_now(&mut self, request: &str) -> Asked {
         let (name, now) = (self.name.clone(), self.now());
-        self.decide(|view| job::run_now(&name, request, MEMORY, now, view)).0
+        self.decide(|view| job::run_now(&name, request, MEMORY, now, view)).0.0
     }
 
     pub fn ready(&self) -> Vec<(WallTime, RunId)> {
