@@ -2,10 +2,10 @@
 
 use super::calendar;
 use super::carry::carry_over;
-use super::definition::{Definition, Missed};
+use super::definition::{Definition, Guarantee, Missed};
 use super::due;
 use super::id::Uid;
-use super::place::{definition_key, index_key, lease_key, ready_key, state_key};
+use super::place::{definition_key, index_key, lease_key, limit_key, ready_key, state_key};
 use super::run::Reason;
 use super::state::{Phase, State};
 use super::tick::{Looked, Timetables};
@@ -35,7 +35,7 @@ pub fn apply(
     now: WallTime,
     timetables: &Timetables<'_>,
     view: &mut View,
-) -> Result<(Put, Definition), Pause> {
+) -> Result<(Put, Definition, Looked), Pause> {
     let key = definition_key(name);
     let seen = view.get(&key)?;
     let before = seen.map(|seen| Definition::decode(&seen.value)).transpose()?;
@@ -45,7 +45,9 @@ pub fn apply(
     }
     let (uid, put) = match &before {
         None => (definition.uid, Put::Made),
-        Some(before) if before.says_the_same(&definition) => return Ok((Put::Same, before.clone())),
+        Some(before) if before.says_the_same(&definition) => {
+            return Ok((Put::Same, before.clone(), Looked::default()));
+        }
         Some(before) => (before.uid, Put::Changed),
     };
     let definition = Definition { uid, changed_at: now, done: Vec::new(), ..definition };
@@ -58,27 +60,27 @@ pub fn apply(
             Work { name, definition: definition.clone(), state, now }
         }
     };
-    edit(&mut work, &definition, timetables, view)?;
+    let looked = edit(&mut work, &definition, timetables, view)?;
     let definition = work.definition.clone();
     view.put(&key, definition.encode(), Ttl::Forever);
     work.store(view);
-    Ok((put, definition))
+    Ok((put, definition, looked))
 }
 
-/// Goes on by another definition.
+/// Goes on by another definition; says which times are left out because of it.
 pub(super) fn edit(
     work: &mut Work<'_>,
     definition: &Definition,
     timetables: &Timetables<'_>,
     view: &mut View,
-) -> Result<(), Pause> {
+) -> Result<Looked, Pause> {
     let (was_on, mut looked) = (work.is_on(), Looked::default());
     let mut definition = definition.clone();
     if !work.definition.is_due_like(&definition) {
         // What was due by the old schedule is over, whether nobody had decided it yet or it was to be made up for; the new one counts
         // from now.
         let old = timetables(work.name, &work.definition);
-        due::drop_planned(work, old.as_deref(), view)?;
+        due::drop_planned(work, old.as_deref(), &mut looked, view)?;
         if let Some(old) = old {
             let (after, now) = (work.state.mark, work.now);
             // What passed while it was off has no other record: it comes back from now.
@@ -95,10 +97,15 @@ pub(super) fn edit(
         definition.done.clear();
         let (old, new) = (timetables(work.name, &work.definition), timetables(work.name, &definition));
         if let (Some(old), Some(new)) = (old, new) {
-            definition.done = carry_over(work, &old, &new, view)?;
+            definition.done = carry_over(work, &old, &new, &mut looked, view)?;
         }
     }
     work.state.left_out_at = None;
+    if work.definition.guarantee == Guarantee::AtMostOnce && definition.guarantee != Guarantee::AtMostOnce {
+        // What was sent once stays so.
+        let sent = work.state.active.iter_mut().filter(|active| active.attempt > 0);
+        sent.for_each(|active| active.is_once = true);
+    }
     let queue = work.definition.target.queue();
     if queue != definition.target.queue() {
         for index in 0..work.state.active.len() {
@@ -122,9 +129,10 @@ pub(super) fn edit(
         let left_out = on.and_then(|on| on.left_out());
         let next = work.state.next.map(|next| next.nominal);
         work.state.left_out_at = left_out.and_then(|times| times.end_of_day(work.state.mark, next));
-        return Ok(());
+        return Ok(looked);
     }
-    come_back(work, timetable.as_deref(), missed, view)
+    come_back(work, timetable.as_deref(), missed, &mut looked, view)?;
+    Ok(looked)
 }
 
 /// Its schedule counts again: what passed meanwhile is missed, and the policy says what happens to it (J15).
@@ -132,6 +140,7 @@ pub(super) fn come_back(
     work: &mut Work<'_>,
     timetable: Option<&Timetable>,
     policy: Missed,
+    looked: &mut Looked,
     view: &mut View,
 ) -> Result<(), Pause> {
     (work.state.success_from, work.state.is_overdue) = (work.now, false);
@@ -141,13 +150,12 @@ pub(super) fn come_back(
         return Ok(());
     };
     let (before, now) = (work.state.mark, work.now);
-    let mut looked = Looked::default();
     if let Some(latest) = timetable.latest(before, now) {
         work.state.mark = latest;
-        due::missed(work, timetable, before, now, Reason::Paused, policy, &mut looked, view)?;
+        due::missed(work, timetable, before, now, Reason::Paused, policy, looked, view)?;
     }
     work.state.next = due::next(timetable, &work.definition, work.state.mark);
-    due::left_out(work, timetable, before, &mut looked, view)
+    due::left_out(work, timetable, before, looked, view)
 }
 
 /// Removes a job, and everything of it but the records of its runs; gives its number. Whoever runs an attempt of it finds its
@@ -157,7 +165,10 @@ pub fn remove(name: &Name, now: WallTime, view: &mut View) -> Result<Option<Uid>
     for active in &work.state.active {
         let id = work.id(active.place);
         match (active.phase, work.definition.target.queue()) {
-            (Phase::Running { .. }, _) => view.delete(&lease_key(id)),
+            (Phase::Running { .. }, _) => {
+                view.delete(&lease_key(id));
+                view.delete(&limit_key(id));
+            }
             (Phase::Ready, Some(queue)) => {
                 view.delete(&ready_key(name.namespace(), queue, active.due, id));
             }

@@ -4,7 +4,7 @@
 //! attempt that was taken for dead has no lease, and whatever it says then is refused (J3).
 
 use super::id::RunId;
-use super::place::{lease_key, ready_key, run_key};
+use super::place::{lease_key, limit_key, ready_key, run_key};
 use super::run::{Outcome, Progress, Run, tail};
 use super::state::Phase;
 use super::work::{AttemptEnd, Beginner, Begun, Work};
@@ -61,11 +61,41 @@ pub fn report(
     Ok(true)
 }
 
-/// The attempt has ended.
+/// A target has taken the attempt, and says itself how it ended, within `left`: however long its heartbeats let the lease last.
+pub fn taken(id: RunId, token: Revision, left: Duration, view: &mut View) -> Result<(), Pause> {
+    if view.holds(&lease_key(id), Stamp::At(token)) {
+        view.put(&limit_key(id), [1][..].into(), Ttl::Exactly(left));
+    }
+    Ok(())
+}
+
+/// The attempt has ended, says the node that made it.
 pub fn finish(
     id: RunId,
     token: Revision,
     end: &AttemptEnd,
+    now: WallTime,
+    view: &mut View,
+) -> Result<Heard, Pause> {
+    ended(id, token, end, false, now, view)
+}
+
+/// The attempt has ended, says a worker, or a target that had taken it.
+pub fn finish_elsewhere(
+    id: RunId,
+    token: Revision,
+    end: &AttemptEnd,
+    now: WallTime,
+    view: &mut View,
+) -> Result<Heard, Pause> {
+    ended(id, token, end, true, now, view)
+}
+
+fn ended(
+    id: RunId,
+    token: Revision,
+    end: &AttemptEnd,
+    has_limit: bool,
     now: WallTime,
     view: &mut View,
 ) -> Result<Heard, Pause> {
@@ -77,6 +107,9 @@ pub fn finish(
     let name = Name::new(&run.namespace, &run.job);
     let Some((mut work, index)) = running(&name, id, token, now, view)? else { return Ok(Heard::Lost) };
     work.attempted(index, token.0, end, view)?;
+    if has_limit {
+        view.delete(&limit_key(id));
+    }
     let after = work.get_run(id.place, view)?;
     work.store(view);
     Ok(Heard::Yes { progress: after.map_or(run.progress, |run| run.progress) })
@@ -155,7 +188,7 @@ pub fn claim(
     let Some(index) = index.filter(|index| work.state.active[*index].phase == Phase::Ready) else {
         return Ok(None);
     };
-    if work.is_too_late(work.state.active[index].due) {
+    if !work.may_begin(&work.state.active[index]) {
         work.give_up(index, view)?;
         work.store(view);
         return Ok(None);

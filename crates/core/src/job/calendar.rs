@@ -8,7 +8,7 @@
 use super::apply::{Put, edit};
 use super::definition::Definition;
 use super::place::{calendar_key, definition_key};
-use super::tick::Timetables;
+use super::tick::{Looked, Timetables};
 use super::work::Work;
 use crate::codec::{Decoder, Encoder, Unreadable};
 use crate::commit::Ttl;
@@ -149,19 +149,19 @@ pub fn refresh(
     now: WallTime,
     timetables: &Timetables<'_>,
     view: &mut View,
-) -> Result<bool, Pause> {
-    let Some(mut work) = Work::load(name, now, view)? else { return Ok(false) };
+) -> Result<Option<Looked>, Pause> {
+    let Some(mut work) = Work::load(name, now, view)? else { return Ok(None) };
     let mut definition = work.definition.clone();
     let mut uses = definition.calendars.iter_mut().filter(|used| used.name == calendar);
-    let Some(used) = uses.next() else { return Ok(false) };
+    let Some(used) = uses.next() else { return Ok(None) };
     if used.revision >= revision {
-        return Ok(true);
+        return Ok(Some(Looked::default()));
     }
     (used.revision, used.days) = (revision, days.clone());
-    edit(&mut work, &definition, timetables, view)?;
+    let looked = edit(&mut work, &definition, timetables, view)?;
     view.put(&definition_key(name), work.definition.encode(), Ttl::Forever);
     work.store(view);
-    Ok(true)
+    Ok(Some(looked))
 }
 
 /// What an edit says of its calendars, but never older days of one than are known.

@@ -14,6 +14,7 @@ use super::due::just_before;
 use super::id::{RunPlace, Trigger};
 use super::run::Reason;
 use super::state::{SPANS_MAX, Span};
+use super::tick::Looked;
 use super::timetable::Timetable;
 use super::work::Work;
 use crate::cron::MOVED_DAYS_MAX;
@@ -32,6 +33,7 @@ pub(super) fn carry_over(
     work: &mut Work<'_>,
     old: &Timetable,
     new: &Timetable,
+    looked: &mut Looked,
     view: &mut View,
 ) -> Result<Vec<WallTime>, Pause> {
     let mark = work.state.mark;
@@ -55,13 +57,18 @@ pub(super) fn carry_over(
             Some(_) | None => {}
         }
     }
-    leave_out(work, left_out, Reason::Calendar, view)?;
-    make_up_for(work, late, view)?;
+    leave_out(work, left_out, Reason::Calendar, looked, view)?;
+    make_up_for(work, late, looked, view)?;
     Ok(done.difference(&to_come).copied().take(DONE_MAX).collect())
 }
 
 /// Times that have come to lie before the mark: as the job says of those that are missed.
-fn make_up_for(work: &mut Work<'_>, mut late: BTreeSet<WallTime>, view: &mut View) -> Result<(), Pause> {
+fn make_up_for(
+    work: &mut Work<'_>,
+    mut late: BTreeSet<WallTime>,
+    looked: &mut Looked,
+    view: &mut View,
+) -> Result<(), Pause> {
     let room = SPANS_MAX.saturating_sub(work.state.spans.len());
     let most = match work.definition.missed {
         _ if !work.is_on() => 0,
@@ -76,7 +83,7 @@ fn make_up_for(work: &mut Work<'_>, mut late: BTreeSet<WallTime>, view: &mut Vie
         let after = just_before(at);
         work.state.spans.push(Span { trigger: Trigger::Schedule, after, until: at, left: 1 });
     }
-    leave_out(work, late, Reason::Missed, view)
+    leave_out(work, late, Reason::Missed, looked, view)
 }
 
 /// One record for all of them.
@@ -84,9 +91,11 @@ fn leave_out(
     work: &mut Work<'_>,
     times: BTreeSet<WallTime>,
     reason: Reason,
+    looked: &mut Looked,
     view: &mut View,
 ) -> Result<(), Pause> {
     let (Some(first), Some(last)) = (times.first(), times.last()) else { return Ok(()) };
     let count = times.len() as u64;
+    looked.skipped.push((reason, count));
     work.skip(RunPlace::scheduled(*last), reason, (count > 1).then_some((*first, count)), view)
 }

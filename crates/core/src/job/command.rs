@@ -42,28 +42,30 @@ pub fn run_now(
     memory: Duration,
     now: WallTime,
     view: &mut View,
-) -> Result<Asked, Pause> {
-    let Some(mut work) = Work::load(name, now, view)? else { return Ok(Asked::NoJob) };
+) -> Result<(Asked, Looked), Pause> {
+    let mut looked = Looked::default();
+    let Some(mut work) = Work::load(name, now, view)? else { return Ok((Asked::NoJob, looked)) };
     let memo = memo_key(work.definition.uid, digest(&[b"run", request_id.as_bytes()]));
     view.assume_absent(&memo);
     if let Some(seen) = view.get(&memo)? {
         let place = seen.value[..].try_into().ok().and_then(RunPlace::of_bytes);
-        return place.map(|place| Asked::Run(work.id(place))).ok_or(Pause::Unreadable);
+        let place = place.ok_or(Pause::Unreadable)?;
+        return Ok((Asked::Run(work.id(place)), looked));
     }
     let place = RunPlace::manual(now, request_id);
     let is_idle = work.state.active.is_empty() && work.state.queue.is_empty();
     let is_beside = matches!(work.definition.overlap, Overlap::Allow | Overlap::CancelPrevious);
     if is_idle || is_beside {
-        admit(&mut work, place, now, &mut Looked::default(), view)?;
+        admit(&mut work, place, now, &mut looked, view)?;
     } else if work.state.queue.len() < QUEUED_MAX {
         work.enqueue(place, now, view)?;
     } else {
-        return Ok(Asked::Full);
+        return Ok((Asked::Full, looked));
     }
     view.put(&memo, place.bytes()[..].into(), Ttl::AtLeast(memory));
     let id = work.id(place);
     work.store(view);
-    Ok(Asked::Run(id))
+    Ok((Asked::Run(id), looked))
 }
 
 /// Its schedule doesn't count until it is resumed; what runs goes on. Whether there is such a job.
@@ -77,25 +79,26 @@ pub fn pause(name: &Name, now: WallTime, view: &mut View) -> Result<bool, Pause>
     Ok(true)
 }
 
-/// Its schedule counts again. What passed meanwhile is missed: `policy` says what happens to it, or else the job does. Whether
-/// there is such a job.
+/// Its schedule counts again. What passed meanwhile is missed: `policy` says what happens to it, or else the job does. Nothing if
+/// there is no such job.
 pub fn resume(
     name: &Name,
     policy: Option<Missed>,
     now: WallTime,
     timetables: &Timetables<'_>,
     view: &mut View,
-) -> Result<bool, Pause> {
-    let Some(mut work) = Work::load(name, now, view)? else { return Ok(false) };
+) -> Result<Option<Looked>, Pause> {
+    let Some(mut work) = Work::load(name, now, view)? else { return Ok(None) };
+    let mut looked = Looked::default();
     if work.state.paused_at.take().is_some() {
         if work.is_on() {
             let timetable = timetables(name, &work.definition);
             let policy = policy.unwrap_or(work.definition.missed);
-            come_back(&mut work, timetable.as_deref(), policy, view)?;
+            come_back(&mut work, timetable.as_deref(), policy, &mut looked, view)?;
         }
         work.store(view);
     }
-    Ok(true)
+    Ok(Some(looked))
 }
 
 /// What came of asking for a range of times.
@@ -179,16 +182,17 @@ pub fn cancel(id: RunId, now: WallTime, view: &mut View) -> Result<Cancelled, Pa
     Ok(Cancelled::Yes)
 }
 
-/// A job's run succeeded, and `name` is to run after it: once for that run, by the id that follows from it. Whether there is such a
+/// A job's run succeeded, and `name` is to run after it: once for that run, by the id that follows from it. Nothing if there is no such
 /// job.
-pub fn chain(name: &Name, after: RunId, now: WallTime, view: &mut View) -> Result<bool, Pause> {
-    let Some(mut work) = Work::load(name, now, view)? else { return Ok(false) };
+pub fn chain(name: &Name, after: RunId, now: WallTime, view: &mut View) -> Result<Option<Looked>, Pause> {
+    let Some(mut work) = Work::load(name, now, view)? else { return Ok(None) };
+    let mut looked = Looked::default();
     let place = RunPlace::after(after);
     if work.definition.enabled && work.is_new(place, view)? {
-        admit(&mut work, place, now, &mut Looked::default(), view)?;
+        admit(&mut work, place, now, &mut looked, view)?;
         work.store(view);
     }
-    Ok(true)
+    Ok(Some(looked))
 }
 
 /// These were told of the success, or there is nobody to tell.

@@ -174,6 +174,7 @@ pub(super) fn leave_out(
 pub(super) fn drop_planned(
     work: &mut Work<'_>,
     timetable: Option<&Timetable>,
+    looked: &mut Looked,
     view: &mut View,
 ) -> Result<(), Pause> {
     let planned = work.state.spans.extract_if(.., |span| span.trigger == Trigger::Schedule);
@@ -192,6 +193,7 @@ pub(super) fn drop_planned(
     }
     let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
     let stands_for = (count > 1).then_some((first, count as u64));
+    looked.skipped.push((Reason::Missed, count as u64));
     work.skip(RunPlace::scheduled(last), Reason::Missed, stands_for, view)
 }
 

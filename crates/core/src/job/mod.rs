@@ -47,7 +47,7 @@ pub mod work;
 mod tests;
 
 pub use apply::{Put, apply, remove};
-pub use attempt::{Heard, claim, finish, give_back, heartbeat, report};
+pub use attempt::{Heard, claim, finish, finish_elsewhere, give_back, heartbeat, report, taken};
 pub use calendar::{Calendar, CalendarUse};
 pub use command::{
     Asked, BACKFILL_MAX, Backfilled, Cancelled, backfill, cancel, chain, counted, pause, resume, run_now,

@@ -15,6 +15,8 @@ pub const INDEX: Kind = *b"Ji";
 const RUN: Kind = *b"Jr";
 /// The kind of leases: then as for runs.
 pub const LEASE: Kind = *b"Jl";
+/// The kind of limits: then as for runs.
+const LIMIT: Kind = *b"Jt";
 /// The kind of runs that a worker may take: then namespace, queue, since when, uid and place.
 const READY: Kind = *b"Jw";
 /// The kind of requests that were carried out: then uid and a hash of the request.
@@ -80,6 +82,12 @@ pub fn lease_of(key: &[u8]) -> Option<RunId> {
     let (uid, place) = key.strip_prefix(&LEASE)?.split_first_chunk()?;
     let place = RunPlace::of_bytes(place.try_into().ok()?)?;
     Some(RunId { uid: Uid(u128::from_be_bytes(*uid)), place })
+}
+
+/// Where it is that an attempt may still go on, which others make: absent when it has taken too long. By the store's own clock for leases, since
+/// a wall clock may step, or be another node's (J16).
+pub fn limit_key(id: RunId) -> Key {
+    of_run(LIMIT, id)
 }
 
 fn of_run(kind: Kind, id: RunId) -> Key {

@@ -6,7 +6,9 @@
 //! Layout, version 1: mark, next nominal and due (0 for none), index entry (0 for none), paused at (0 for not), a byte of flags
 //! (overdue 1), kept runs, last success (0 for none), success counted from, counters (started, succeeded, failed, skipped, unknown);
 //! then, each with its number: active runs (place, attempt, flags, phase and its times), queued ones, spans (trigger, after,
-//! until, left), deliveries (place, job). Version 2, only while calendars leave out times to come, goes on with when to look at those.
+//! until, left), deliveries (place, job). Version 2, only while calendars leave out times to come, goes on with when to look at those. Version
+//! 3, only while a run is under way that was sent once before its job was edited to repeat, goes on with that time (0 for none), and a bit
+//! for each active run: whether it is such a one.
 
 use super::id::{RunPlace, Trigger};
 use crate::codec::{Decoder, Encoder, Unreadable};
@@ -77,6 +79,8 @@ pub struct Active {
     pub due: WallTime,
     /// How far it is.
     pub phase: Phase,
+    /// Its attempt was to be the only one, whatever the job says now.
+    pub is_once: bool,
 }
 
 /// How far a run under way is.
@@ -139,6 +143,7 @@ pub struct Counts {
 
 const VERSION: u8 = 1;
 const WITH_LEFT_OUT: u8 = 2;
+const WITH_ONCE: u8 = 3;
 const OVERDUE: u8 = 1;
 
 impl State {
@@ -150,7 +155,12 @@ impl State {
     /// The record's value.
     pub fn encode(&self) -> Bytes {
         let time = |time: Option<WallTime>| time.unwrap_or_default().0;
-        let version = if self.left_out_at.is_some() { WITH_LEFT_OUT } else { VERSION };
+        let once = self.active.iter().rev().fold(0, |bits, active| bits << 1 | u64::from(active.is_once));
+        let version = match self.left_out_at {
+            _ if once != 0 => WITH_ONCE,
+            Some(_) => WITH_LEFT_OUT,
+            None => VERSION,
+        };
         let mut to = Encoder::new(version)
             .number(self.mark.0)
             .number(time(self.next.map(|next| next.nominal)))
@@ -190,15 +200,18 @@ impl State {
         for delivery in &self.outbox {
             to = delivery.place.write(to).bytes(delivery.to.as_bytes());
         }
-        if let Some(at) = self.left_out_at {
-            to = to.number(at.0);
+        if version >= WITH_LEFT_OUT {
+            to = to.number(time(self.left_out_at));
+        }
+        if version >= WITH_ONCE {
+            to = to.number(once);
         }
         to.finish()
     }
 
     /// Reads a record's value.
     pub fn decode(value: &[u8]) -> Result<Self, Unreadable> {
-        let (version, mut from) = Decoder::versioned(value, WITH_LEFT_OUT)?;
+        let (version, mut from) = Decoder::versioned(value, WITH_ONCE)?;
         let some = |time: WallTime| (time.0 != 0).then_some(time);
         let small = |number: u64| u32::try_from(number).map_err(|_| Unreadable);
         let mut state = Self { mark: from.time()?, ..Self::default() };
@@ -227,7 +240,7 @@ impl State {
                 3 => Phase::Running { look_at: from.time()?, over_at: from.time()? },
                 _ => return Err(Unreadable),
             };
-            state.active.push(Active { place, attempt, due, phase });
+            state.active.push(Active { place, attempt, due, phase, is_once: false });
         }
         for _ in 0..bounded(&mut from, QUEUED_MAX)? {
             state.queue.push(RunPlace::read(&mut from)?);
@@ -241,8 +254,14 @@ impl State {
             let place = RunPlace::read(&mut from)?;
             state.outbox.push(Delivery { place, to: from.string()? });
         }
-        if version == WITH_LEFT_OUT {
-            state.left_out_at = Some(from.time()?);
+        if version >= WITH_LEFT_OUT {
+            state.left_out_at = some(from.time()?);
+        }
+        if version >= WITH_ONCE {
+            let once = from.number()?;
+            for (index, active) in state.active.iter_mut().enumerate() {
+                active.is_once = once >> index & 1 != 0;
+            }
         }
         from.finish()?;
         Ok(state)
@@ -268,14 +287,15 @@ mod tests {
     }
 
     fn any_active() -> impl Strategy<Value = Active> {
-        (any_place(), any::<u32>(), 0..3_u8, any::<[u64; 3]>()).prop_map(|(place, attempt, phase, times)| {
+        let numbers = (any::<u32>(), 0..3_u8, any::<[u64; 3]>());
+        (any_place(), numbers, any::<bool>()).prop_map(|(place, (attempt, phase, times), is_once)| {
             let [due, look_at, over_at] = times.map(WallTime);
             let phase = match phase {
                 0 => Phase::Waiting(look_at),
                 1 => Phase::Ready,
                 _ => Phase::Running { look_at, over_at },
             };
-            Active { place, attempt, due, phase }
+            Active { place, attempt, due, phase, is_once }
         })
     }
 

@@ -6,7 +6,7 @@
 use super::definition::Overlap;
 use super::due;
 use super::id::{RunPlace, Uid};
-use super::place::{index_key, lease_key, ready_key, state_key};
+use super::place::{index_key, ready_key, state_key};
 use super::run::{Outcome, Reason};
 use super::state::{ACTIVE_MAX, Delivery, Phase, QUEUED_MAX};
 use super::timetable::Timetable;
@@ -16,7 +16,6 @@ use crate::record::WallTime;
 use crate::view::{Pause, View};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 /// Runs settled or called off in one look, so that a commit stays small; the others are in the next one.
 const SETTLED_MAX: usize = 6;
@@ -91,7 +90,12 @@ pub fn tick(
     go_on(&mut work, timetable.as_deref(), look, &mut looked, view)?;
     let waiting = |phase| matches!(phase, Phase::Waiting(until) if until <= look.now);
     if let Some(index) = work.state.active.iter().position(|active| waiting(active.phase)) {
+        let (before, failed) = (work.state.active.len(), work.state.counts.failed);
         looked.begun = work.begin(index, &look.by, view)?;
+        if work.state.active.len() < before {
+            let is_failed = work.state.counts.failed > failed;
+            looked.ended.push(if is_failed { Outcome::Failed } else { Outcome::Unknown });
+        }
     }
     if work.success_by().is_some_and(|by| by <= look.now) && !work.state.is_overdue {
         work.state.is_overdue = true;
@@ -116,28 +120,13 @@ fn settle(work: &mut Work<'_>, looked: &mut Looked, view: &mut View) -> Result<(
         let outcomes = (work.state.counts.failed, work.state.counts.unknown);
         match active.phase {
             Phase::Running { look_at, over_at } if look_at.min(over_at) <= work.now => {
-                let lease = view.lease(&lease_key(work.id(active.place)))?;
-                let reason = match lease.and_then(|lease| lease.expires_in) {
-                    None => Some(Reason::LeaseExpired),
-                    // A node says itself that what it makes took too long, well before this; here the lease only seems to live longer, by the time
-                    // that the store was down.
-                    Some(_) if over_at <= work.now && work.definition.target.queue().is_none() => {
-                        Some(Reason::LeaseExpired)
-                    }
-                    Some(_) if over_at <= work.now => Some(Reason::Timeout),
-                    Some(left) => {
-                        let look_at = work.now.after(left.max(Duration::from_millis(1)));
-                        work.state.active[index].phase = Phase::Running { look_at, over_at };
-                        None
-                    }
-                };
-                if let Some(reason) = reason {
+                if let Some(reason) = work.lapsed(index, over_at, view)? {
                     let end = AttemptEnd { reason: Some(reason), ..AttemptEnd::failed("") };
                     work.attempted(index, 0, &end, view)?;
                     settled += 1;
                 }
             }
-            Phase::Ready if work.is_too_late(active.due) => {
+            Phase::Ready if !work.may_begin(&active) => {
                 if let Some(queue) = work.definition.target.queue() {
                     let id = work.id(active.place);
                     view.delete(&ready_key(work.name.namespace(), queue, active.due, id));

@@ -3,7 +3,7 @@
 use super::definition::{Definition, Guarantee, Overlap};
 use super::id::{RunId, RunPlace};
 use super::lease::Lease;
-use super::place::{definition_key, index_key, lease_key, ready_key, run_key, state_key};
+use super::place::{definition_key, index_key, lease_key, limit_key, ready_key, run_key, state_key};
 use super::run::{End, MESSAGE_BYTES_MAX, Outcome, Progress, Reason, Run, tail};
 use super::state::{Active, Delivery, OUTBOX_MAX, Phase, State};
 use crate::commit::Ttl;
@@ -81,17 +81,30 @@ impl<'a> Work<'a> {
         self.definition.deadline_ms.map(|ms| due.after(Duration::from_millis(ms)))
     }
 
-    /// Whether no attempt may begin any more.
-    pub fn is_too_late(&self, due: WallTime) -> bool {
-        self.deadline(due).is_some_and(|deadline| self.now >= deadline)
+    /// Whether it has one attempt and no more: the job says so now, or did when that was sent.
+    fn is_once(&self, active: &Active) -> bool {
+        active.is_once || self.definition.guarantee == Guarantee::AtMostOnce
+    }
+
+    /// Whether an attempt may begin.
+    pub fn may_begin(&self, active: &Active) -> bool {
+        let is_in_time = self.deadline(active.due).is_none_or(|deadline| self.now < deadline);
+        is_in_time && !(self.is_once(active) && active.attempt > 0)
     }
 
     /// Ends a run under way that no attempt may be begun of any more.
     pub fn give_up(&mut self, index: usize, view: &mut View) -> Result<(), Pause> {
-        match self.get_run(self.state.active[index].place, view)? {
+        let active = self.state.active[index];
+        match self.get_run(active.place, view)? {
             Some(run) => {
                 let said = AttemptEnd { output: run.output.clone(), ..AttemptEnd::failed(&run.message) };
-                self.end(index, run, Outcome::Failed, Some(Reason::Deadline), &said, view);
+                let (outcome, reason) = match self.is_once(&active) && active.attempt > 0 {
+                    // Nobody said how its attempt ended.
+                    true if run.token == 0 => (Outcome::Unknown, Reason::AtMostOnceUnknown),
+                    true => (Outcome::Failed, Reason::Refused),
+                    false => (Outcome::Failed, Reason::Deadline),
+                };
+                self.end(index, run, outcome, Some(reason), &said, view);
             }
             None => drop(self.state.active.remove(index)),
         }
@@ -147,7 +160,7 @@ impl<'a> Work<'a> {
     fn activate(&mut self, place: RunPlace, due: WallTime) {
         self.state.counts.started += 1;
         let phase = Phase::Waiting(self.now);
-        self.state.active.push(Active { place, attempt: 0, due, phase });
+        self.state.active.push(Active { place, attempt: 0, due, phase, is_once: false });
     }
 
     /// A run that waits for others of its job.
@@ -200,7 +213,7 @@ impl<'a> Work<'a> {
         view: &mut View,
     ) -> Result<Option<Begun>, Pause> {
         let active = self.state.active[index];
-        if self.is_too_late(active.due) {
+        if !self.may_begin(&active) {
             self.give_up(index, view)?;
             return Ok(None);
         }
@@ -235,9 +248,10 @@ impl<'a> Work<'a> {
         view: &mut View,
     ) -> Begun {
         let now = self.now;
-        let over_at = now.after(Duration::from_millis(self.definition.timeout_ms));
+        let timeout = Duration::from_millis(self.definition.timeout_ms);
         // What a node runs itself it ends itself; should it not, the lease is over soon after.
-        let over_at = if self.definition.target.queue().is_some() { over_at } else { now.after(lease) };
+        let is_elsewhere = self.definition.target.queue().is_some();
+        let over_at = now.after(if is_elsewhere { timeout } else { lease });
         let active = &mut self.state.active[index];
         active.attempt += 1;
         active.phase = Phase::Running { look_at: now.after(lease), over_at };
@@ -245,6 +259,9 @@ impl<'a> Work<'a> {
         let id = self.id(place);
         let value = Lease { nonce: by.nonce, attempt, runner: by.runner.into() };
         view.put(&lease_key(id), value.encode(), Ttl::Exactly(lease));
+        if is_elsewhere {
+            view.put(&limit_key(id), [1][..].into(), Ttl::Exactly(timeout));
+        }
         let started_at = Some(now);
         // What the attempt before it wrote is over.
         let (runner, output) = (by.runner.into(), Bytes::default());
@@ -258,14 +275,48 @@ impl<'a> Work<'a> {
         let again_at = self.now.after(ROOM_PAUSE);
         let active = &mut self.state.active[index];
         active.attempt = active.attempt.saturating_sub(1);
-        active.phase = Phase::Waiting(again_at);
+        (active.phase, active.is_once) = (Phase::Waiting(again_at), false);
         let active = *active;
         view.delete(&lease_key(self.id(active.place)));
+        view.delete(&limit_key(self.id(active.place)));
         if let Some(run) = self.get_run(active.place, view)? {
             let run = Run { progress: Progress::Waiting(again_at), attempt: active.attempt, ..run };
             self.put_run(active.place, &run, view);
         }
         Ok(())
+    }
+
+    /// Why an attempt has ended that nobody says anything of, if it has. Else it is looked at again.
+    ///
+    /// Its lease says so, and its limit, by the store's clock for leases. Civil time doesn't: it may have stepped, be that of a node with another
+    /// clock, or have gone on while the store was down.
+    pub fn lapsed(
+        &mut self,
+        index: usize,
+        over_at: WallTime,
+        view: &mut View,
+    ) -> Result<Option<Reason>, Pause> {
+        let id = self.id(self.state.active[index].place);
+        let again = |left: Duration| self.now.after(left.max(Duration::from_millis(1)));
+        let lease = view.lease(&lease_key(id))?;
+        let Some((left, touches)) = lease.and_then(|lease| Some((lease.expires_in?, lease.touches))) else {
+            view.delete(&limit_key(id));
+            return Ok(Some(Reason::LeaseExpired));
+        };
+        let look_at = again(left);
+        let over_at = if over_at > self.now {
+            over_at
+        } else if touches == 0 && self.definition.target.queue().is_none() {
+            // Of what a node makes itself the lease lasts as long as it may take, unless its target is heard of.
+            look_at
+        } else {
+            match view.lease(&limit_key(id))?.and_then(|limit| limit.expires_in) {
+                Some(left) => again(left),
+                None => return Ok(Some(Reason::Timeout)),
+            }
+        };
+        self.state.active[index].phase = Phase::Running { look_at, over_at };
+        Ok(None)
     }
 
     /// An attempt has ended: with it the run, or another follows.
@@ -292,14 +343,15 @@ impl<'a> Work<'a> {
         }
         let reason = end.reason.unwrap_or(Reason::Refused);
         let is_vanished = reason == Reason::LeaseExpired;
-        if is_vanished && self.definition.guarantee == Guarantee::AtMostOnce {
+        let is_once = self.is_once(&active);
+        if is_vanished && is_once {
             let reason = Some(Reason::AtMostOnceUnknown);
             self.end(index, run, Outcome::Unknown, reason, end, view);
             return Ok(());
         }
         let again_at = self.now.after(self.pause(active.place, active.attempt));
         let is_in_time = self.deadline(active.due).is_none_or(|deadline| again_at < deadline);
-        if active.attempt >= self.definition.attempts() || !is_in_time {
+        if is_once || active.attempt >= self.definition.attempts() || !is_in_time {
             self.end(index, run, Outcome::Failed, Some(reason), end, view);
             return Ok(());
         }
@@ -368,7 +420,10 @@ impl<'a> Work<'a> {
         let active = self.state.active[index];
         let id = self.id(active.place);
         match (active.phase, self.definition.target.queue()) {
-            (Phase::Running { .. }, _) => view.delete(&lease_key(id)),
+            (Phase::Running { .. }, _) => {
+                view.delete(&lease_key(id));
+                view.delete(&limit_key(id));
+            }
             (Phase::Ready, Some(queue)) => {
                 view.delete(&ready_key(self.name.namespace(), queue, active.due, id));
             }

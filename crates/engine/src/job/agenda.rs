@@ -12,7 +12,7 @@ use tokio::time::Instant;
 const NEVER: u64 = u64::MAX;
 /// Jobs that may be decided ahead of their time; beyond it they are decided when it has come.
 const PREPARED_MAX: usize = 16 * 1_024;
-/// Runs that are made up for, a second and node.
+/// Runs that are made up for, a second, by all nodes together: each has its share.
 const CATCH_UPS_PER_SECOND: f64 = 100.0;
 
 pub(crate) struct Agenda {
@@ -107,13 +107,14 @@ impl Agenda {
         prepared.remove(&group.0).is_some_and(|prepared| prepared.is_passed_over)
     }
 
-    /// Whether one more may be made up for now.
-    pub fn may_catch_up(&self) -> bool {
+    /// Whether one more may be made up for now, by one of so many nodes.
+    pub fn may_catch_up(&self, nodes: usize) -> bool {
+        let rate = CATCH_UPS_PER_SECOND / nodes.max(1) as f64;
         let mut bucket = self.catch_ups.lock().expect("no panic while held");
         let now = Instant::now();
         let since = bucket.since.replace(now).map_or(Duration::ZERO, |since| now - since);
-        let left = bucket.left + since.as_secs_f64() * CATCH_UPS_PER_SECOND;
-        bucket.left = left.min(CATCH_UPS_PER_SECOND);
+        let left = bucket.left + since.as_secs_f64() * rate;
+        bucket.left = left.min(rate.max(1.0));
         bucket.left >= 1.0
     }
 
@@ -162,19 +163,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_made_up_for_has_a_rate() {
-        let agenda = Agenda::default();
-        let mut count = 0;
-        for _ in 0..300 {
-            while agenda.may_catch_up() {
-                agenda.caught_up();
-                count += 1;
+    async fn what_is_made_up_for_has_a_rate_that_all_nodes_share() {
+        for (nodes, expected) in [(1, 395..=405), (4, 98..=102), (1_000, 1..=2)] {
+            let agenda = Agenda::default();
+            let mut count = 0;
+            for _ in 0..300 {
+                while agenda.may_catch_up(nodes) {
+                    agenda.caught_up();
+                    count += 1;
+                }
+                tokio::time::advance(Duration::from_millis(10)).await;
             }
-            tokio::time::advance(Duration::from_millis(10)).await;
+            assert!(
+                expected.contains(&count),
+                "{count} by one of {nodes} in three seconds, and one second's worth to begin with"
+            );
         }
-        assert!(
-            (395..=405).contains(&count),
-            "{count} in three seconds, and one second's worth to begin with"
-        );
     }
 }

@@ -83,7 +83,9 @@ impl Engine {
         token: FencingToken,
         end: &AttemptEnd,
     ) -> Result<Progress, JobError> {
-        self.node.finish_run(id, token, end, self.node.deadline()).await
+        let node = &self.node;
+        let rule = |view: &mut _| job::finish_elsewhere(id, Revision(token.0), end, node.now(), view);
+        node.heard(node.decide(id.uid.group(), node.deadline(), rule).await?.reply)
     }
 }
 
@@ -96,7 +98,11 @@ impl Node {
         until: Instant,
     ) -> Result<Progress, JobError> {
         let rule = |view: &mut _| job::finish(id, Revision(token.0), end, self.now(), view);
-        match self.decide(id.uid.group(), until, rule).await?.reply {
+        self.heard(self.decide(id.uid.group(), until, rule).await?.reply)
+    }
+
+    fn heard(&self, heard: Heard) -> Result<Progress, JobError> {
+        match heard {
             Heard::Yes { progress } => {
                 self.metrics.jobs.ended(progress);
                 Ok(progress)
@@ -104,6 +110,12 @@ impl Node {
             Heard::Lost => Err(JobError::RunLost),
             Heard::Unknown => Err(JobError::RunNotFound),
         }
+    }
+
+    /// A target has taken an attempt. Should that not be heard, civil time says when it has taken too long.
+    pub(super) async fn say_taken(&self, id: RunId, token: FencingToken, left: Duration) {
+        let rule = |view: &mut _| job::taken(id, Revision(token.0), left, view);
+        drop(self.decide(id.uid.group(), self.deadline(), rule).await);
     }
 
     /// An attempt was never made. Should that not be heard, its lease runs out.

@@ -135,11 +135,14 @@ async fn tell(node: Arc<Node>, name: Name, revision: Revision, days: DaySet) -> 
                     let rule = |view: &mut _| {
                         calendar::refresh(&job, name.key(), revision, &days, node.now(), &timetables, view)
                     };
-                    node.decide(job.group(), node.deadline(), rule).await
+                    let looked = node.decide(job.group(), node.deadline(), rule).await?.reply;
+                    let is_told = looked.is_some();
+                    node.metrics.jobs.looked(&looked.unwrap_or_default(), node.now());
+                    Ok::<_, Failure>(is_told)
                 });
             }
             while let Some(done) = tasks.join_next().await {
-                told += usize::from(done.map_err(|_| Failure::Internal)??.reply);
+                told += usize::from(done.map_err(|_| Failure::Internal)??);
             }
         }
         cursor = next;

@@ -316,7 +316,7 @@ fn tick(node: &Node, due: &Due, now: WallTime, nonce: u64, view: &mut View) -> R
         now: now.max(node.now()),
         entry: due.entry,
         by: Beginner { runner, nonce, has_room: node.jobs.dispatch.has_room() },
-        may_catch_up: node.jobs.agenda.may_catch_up(),
+        may_catch_up: node.jobs.agenda.may_catch_up(node.members.ring().owners().len()),
     };
     let timetables = |name: &Name, definition: &Definition| node.jobs.timetables.of(name, definition);
     job::tick(&due.name, &look, &timetables, view)
@@ -347,7 +347,8 @@ async fn carry_out(node: &Arc<Node>, name: &Name, looked: Looked, revision: Revi
         let to = Name::new(name.namespace(), &delivery.to);
         let run = RunId { uid: looked.uid, place: delivery.place };
         let rule = |view: &mut View| job::chain(&to, run, node.now(), view);
-        if node.decide(to.group(), node.deadline(), rule).await.is_ok() {
+        if let Ok(decided) = node.decide(to.group(), node.deadline(), rule).await {
+            node.metrics.jobs.looked(&decided.reply.unwrap_or_default(), node.now());
             told.push(delivery);
         }
     }

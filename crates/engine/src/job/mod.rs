@@ -20,6 +20,7 @@ mod endings;
 mod group;
 pub mod metrics;
 mod prune;
+mod room;
 pub mod runner;
 pub(crate) mod scheduler;
 pub mod service;

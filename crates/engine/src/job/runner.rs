@@ -5,6 +5,7 @@
 //! not begun; and beyond the queue nothing is begun at all.
 
 use super::calls::JobError;
+use super::room::Room;
 use crate::asleep::Moment;
 use crate::engine::{Engine, Node};
 use baton_core::Name;
@@ -19,11 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// Attempts that a node makes at once; others wait.
-const RUNNING_MAX: usize = 1_024;
 /// Attempts that a node makes or has waiting; beyond it runs stay in the store.
 const BEGUN_MAX: usize = 16 * 1_024;
 /// An attempt that wasn't made this long after it was begun goes back.
@@ -59,6 +58,8 @@ pub struct Attempt {
     pub definition: Arc<Definition>,
     /// It has to be over then: nothing may be sent after it, since the run may then be somebody else's, or said to be lost.
     pub until: Instant,
+    /// How long its lease lasts.
+    lease: Duration,
     /// When its commit was sent.
     sent: Moment,
     sending: Arc<Sending>,
@@ -130,6 +131,11 @@ pub trait Runner: Send + Sync + 'static {
     /// Makes one. It is dropped at `attempt.until`.
     fn run<'a>(&'a self, attempt: &'a Attempt) -> Running<'a>;
 
+    /// Where an attempt goes to. What goes elsewhere isn't held up if nothing comes back from there.
+    fn destination(&self, _: &Attempt) -> Option<String> {
+        None
+    }
+
     /// Where attempts are made, if that is elsewhere than where the engine is.
     fn runtime(&self) -> Option<&Handle> {
         None
@@ -142,7 +148,7 @@ pub(crate) struct Dispatch {
     /// Where the engine is.
     home: OnceLock<Handle>,
     begun: AtomicUsize,
-    room: Semaphore,
+    room: Room,
     /// To be told when their run is called off; as many as are begun.
     under_way: Mutex<BTreeMap<RunId, UnderWay>>,
     idle: Notify,
@@ -162,7 +168,7 @@ impl Default for Dispatch {
             runner: OnceLock::new(),
             home: OnceLock::new(),
             begun: AtomicUsize::new(0),
-            room: Semaphore::new(RUNNING_MAX),
+            room: Room::default(),
             under_way: Mutex::default(),
             idle: Notify::new(),
             unsent: Arc::default(),
@@ -297,19 +303,19 @@ impl Node {
             due: begun.due,
             definition: Arc::new(begun.definition),
             until: sent.at + begun.lease.saturating_sub(GRACE),
+            lease: begun.lease,
             sent: sent.clone(),
             sending: self.jobs.dispatch.sending(self.metrics.jobs.send_seconds.clone()),
         };
         let node = self.clone();
         let told = node.jobs.dispatch.enter(attempt.run, fencing);
         self.jobs.dispatch.spawn(async move {
-            let (run, lease_ends) = (attempt.run, attempt.sent.at + begun.lease);
             let made = node.make(&attempt, &told).await;
             attempt.sending.end();
             if let Some(ran) = made {
-                node.say(&attempt, ran, lease_ends).await;
+                node.say(&attempt, ran).await;
             }
-            node.jobs.dispatch.leave(run, &told);
+            node.jobs.dispatch.leave(attempt.run, &told);
         });
     }
 
@@ -317,7 +323,8 @@ impl Node {
     async fn make(&self, attempt: &Attempt, told: &Notify) -> Option<Ran> {
         let dispatch = &self.jobs.dispatch;
         let begin_by = (Instant::now() + BEGIN_WITHIN).min(attempt.until);
-        let Ok(Ok(_room)) = timeout_at(begin_by, dispatch.room.acquire()).await else {
+        let destination = dispatch.runner.get().and_then(|runner| runner.destination(attempt));
+        let Ok(Ok(_place)) = timeout_at(begin_by, dispatch.room.enter(destination)).await else {
             self.give_run_back(attempt.run, attempt.fencing, attempt.until).await;
             return None;
         };
@@ -341,11 +348,15 @@ impl Node {
     }
 
     /// Says how an attempt ended, for as long as its lease lasts.
-    async fn say(self: &Arc<Self>, attempt: &Attempt, ran: Ran, until: Instant) {
-        let Ran::Ended(end) = ran else { return };
+    async fn say(self: &Arc<Self>, attempt: &Attempt, ran: Ran) {
+        let Ran::Ended(end) = ran else {
+            let left = attempt.lease.saturating_sub(attempt.sent.elapsed());
+            return self.say_taken(attempt.run, attempt.fencing, left.max(Duration::from_millis(1))).await;
+        };
         if self.say_in_company(attempt, &end).await {
             return;
         }
+        let until = attempt.sent.at + attempt.lease;
         loop {
             match self.finish_run(attempt.run, attempt.fencing, &end, self.deadline()).await {
                 Err(JobError::Failed(_)) if Instant::now() + SAY_AGAIN < until => {

@@ -30,7 +30,9 @@ impl Engine {
         loop {
             let rule = |view: &mut _| job::apply(name, &definition, node.now(), &timetables, view);
             let decided = node.decide(name.group(), node.deadline(), rule).await?;
-            put.get_or_insert(decided.reply.0);
+            let (done, _, looked) = decided.reply;
+            node.metrics.jobs.looked(&looked, node.now());
+            put.get_or_insert(done);
             // A calendar that was changed meanwhile may not have found this job. One that was removed stays as it was seen.
             match node.copy_calendars(name.namespace(), &mut definition).await {
                 Ok(true) => {}
@@ -93,7 +95,9 @@ impl Engine {
         let request_id = request_id.unwrap_or_else(|| node.request_id());
         let rule = |view: &mut _| job::run_now(name, &request_id, node.memory(), node.now(), view);
         let decided = node.decide(name.group(), node.deadline(), rule).await?;
-        match decided.reply {
+        let (asked, looked) = decided.reply;
+        node.metrics.jobs.looked(&looked, node.now());
+        match asked {
             Asked::Run(run) => Ok(run),
             Asked::Full => Err(JobError::Full),
             Asked::NoJob => Err(not_found(name)),
@@ -112,7 +116,9 @@ impl Engine {
         let node = &self.node;
         let timetables = |name: &Name, definition: &Definition| node.jobs.timetables.of(name, definition);
         let rule = |view: &mut _| job::resume(name, missed, node.now(), &timetables, view);
-        self.found(name, node.decide(name.group(), node.deadline(), rule).await?.reply).await
+        let looked = node.decide(name.group(), node.deadline(), rule).await?.reply;
+        node.metrics.jobs.looked(&looked.ok_or_else(|| not_found(name))?, node.now());
+        self.job(name).await
     }
 
     async fn found(&self, name: &Name, is_there: bool) -> Result<JobState, JobError> {

@@ -2,14 +2,17 @@
 
 use super::jobs::{every, name, target};
 use super::promptly::promptly;
-use baton_core::job::{AttemptEnd, Definition, Outcome, RunId, Target};
+use baton_core::job::{AttemptEnd, Definition, Outcome, Progress, RunId, Target};
 use baton_engine::job::{Attempt, Claim, JobError, Ran, RunState, Runner, Running};
 use baton_engine::{Config, Engine, Random};
 use baton_testkit::store_url;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::{Builder, Handle};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// Counts the attempts of every run, and notes how late each was.
@@ -155,4 +158,69 @@ async fn attempts_are_made_on_the_threads_of_their_runner_and_what_came_of_them_
     until("it doesn't succeed", async || ended().await == Some(Outcome::Succeeded)).await;
     assert_eq!(*runner.1.lock().unwrap(), ["elsewhere"]);
     runtime.shutdown_background();
+}
+
+/// Makes no progress until it is told to, and counts how many are made at once.
+#[derive(Default)]
+struct Blocking {
+    is_open: watch::Sender<bool>,
+    running: AtomicUsize,
+    most: AtomicUsize,
+    attempts: Mutex<BTreeMap<RunId, Vec<u32>>>,
+}
+
+impl Runner for Blocking {
+    fn run<'a>(&'a self, attempt: &'a Attempt) -> Running<'a> {
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(running, Ordering::SeqCst);
+        self.attempts.lock().unwrap().entry(attempt.run).or_default().push(attempt.attempt);
+        Box::pin(async {
+            self.is_open.subscribe().wait_for(|is_open| *is_open).await.unwrap();
+            self.running.fetch_sub(1, Ordering::SeqCst);
+            Ran::Ended(AttemptEnd::succeeded())
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_makes_so_many_attempts_at_once_and_those_it_gave_back_are_made_later_as_the_first() {
+    const JOBS: usize = 1_500;
+    const AT_ONCE: usize = 1_024;
+    let directory = tempfile::tempdir().unwrap();
+    let store = baton_store::open(&store_url(directory.path()), directory.path()).await.unwrap();
+    let engine = Engine::start(store, Config::default(), Random::system()).await.unwrap();
+    let runner = Arc::new(Blocking::default());
+    engine.set_runner(runner.clone());
+    let definition = Definition { timeout_ms: 600_000, ..Definition::plain(None, target()) };
+    let mut asking = JoinSet::new();
+    let room = Arc::new(Semaphore::new(64));
+    for job in 0..JOBS {
+        let (engine, definition, room) = (engine.clone(), definition.clone(), room.clone());
+        asking.spawn(async move {
+            let _place = room.acquire().await.unwrap();
+            engine.put_job(&name(&format!("j{job}")), definition).await.unwrap();
+            engine.run_job(&name(&format!("j{job}")), None).await.unwrap()
+        });
+    }
+    let runs = asking.join_all().await;
+    until("there is room for more", async || runner.running.load(Ordering::SeqCst) == AT_ONCE).await;
+    // What there is no room for goes back, and is shown to wait.
+    let is_begun = |run: &RunState| run.run.attempt == 1;
+    let waits = |run: &RunState| matches!(run.run.progress, Progress::Waiting(_)) && run.run.attempt == 0;
+    let begun = runner.attempts.lock().unwrap().clone();
+    let left = runs.iter().find(|run| !begun.contains_key(run)).unwrap();
+    until("it isn't begun", async || is_begun(&engine.run(*left).await.unwrap())).await;
+    until("it isn't given back", async || waits(&engine.run(*left).await.unwrap())).await;
+    assert_eq!(runner.most.load(Ordering::SeqCst), AT_ONCE);
+    runner.is_open.send(true).unwrap();
+    until("not all are made", async || runner.attempts.lock().unwrap().len() == JOBS).await;
+    let succeeded = async |run| {
+        engine.run(run).await.unwrap().run.end().is_some_and(|end| end.outcome == Outcome::Succeeded)
+    };
+    for run in runs {
+        until("it doesn't succeed", async || succeeded(run).await).await;
+    }
+    assert_eq!(runner.most.load(Ordering::SeqCst), AT_ONCE);
+    let attempts = runner.attempts.lock().unwrap();
+    assert!(attempts.values().all(|attempts| *attempts == [1]), "{attempts:?}");
 }

@@ -51,6 +51,12 @@ impl Origin {
         let port = authority.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
         Ok(Self { is_secure, host, port })
     }
+
+    /// It in words.
+    pub fn text(&self) -> String {
+        let scheme = if self.is_secure { "https" } else { "http" };
+        format!("{scheme}://{}:{}", self.host, self.port)
+    }
 }
 
 /// Opens connections.

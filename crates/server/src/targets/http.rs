@@ -114,6 +114,12 @@ impl Sender {
     }
 }
 
+/// Where requests of a job go to: what they wait for together.
+pub(super) fn destination(http: &Http) -> Option<String> {
+    let uri: Uri = http.url.parse().ok()?;
+    Some(Origin::of(&uri).ok()?.text())
+}
+
 /// Looked at right before it is sent: it may have waited for a connection, or this process slept, and the run isn't its own any more.
 fn in_time(attempt: &Attempt) -> Result<(), String> {
     if attempt.is_over() { Err("it was too late to send it".into()) } else { Ok(()) }

@@ -81,6 +81,14 @@ impl Runner for Targets {
         self.runtime.as_ref().map(Runtime::handle)
     }
 
+    fn destination(&self, attempt: &Attempt) -> Option<String> {
+        match &attempt.definition.target {
+            Target::Http(http) => http::destination(http),
+            Target::Command { .. } => Some("commands".into()),
+            Target::Worker { .. } => None,
+        }
+    }
+
     fn run<'a>(&'a self, attempt: &'a Attempt) -> Running<'a> {
         Box::pin(async move {
             match (&attempt.definition.target, &self.commands) {

@@ -67,9 +67,17 @@ pub(super) enum Taken {
 }
 
 impl Pool {
-    /// An idle connection, or else a fresh one, when it is one's turn; a fresh one if it has to be.
+    /// An idle connection, or else a fresh one, when it is one's turn; a fresh one if it has to be. If it is nobody's turn, one that is idle
+    /// anyway.
     pub async fn get(&self, origin: &Origin, connector: &Connector, is_fresh: bool) -> Result<Taken, String> {
         let turns = self.turns(origin);
+        // All turns may be those of requests that wait for the target to take their connection.
+        if !is_fresh
+            && turns.free.available_permits() == 0
+            && let Some(connection) = self.take(origin)
+        {
+            return Ok(Taken::Used(connection, None));
+        }
         let turn = turns.free.clone().acquire_owned();
         tokio::pin!(turn);
         loop {

@@ -1,4 +1,5 @@
-//! Nothing is sent or started once an attempt is over, however long it waited for that (J3).
+//! Nothing is sent or started once an attempt is over, however long it waited for that (J3). And a target that can't be reached holds up nobody
+//! else (J12).
 
 use super::allow::Allowed;
 use super::{TargetConfig, Targets};
@@ -12,10 +13,12 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
 
 /// Hands an attempt to the test, and says that it succeeded.
 struct Handing(Mutex<Option<oneshot::Sender<Attempt>>>);
@@ -49,6 +52,43 @@ fn is_failed(ran: &Ran) -> bool {
     matches!(ran, Ran::Ended(end) if !end.succeeded)
 }
 
+fn get(url: String) -> Target {
+    Target::Http(Http { method: "GET".into(), url, headers: Vec::new(), body: String::new(), secret: None })
+}
+
+fn calling_here() -> Targets {
+    let allow = vec!["127.0.0.0/8".parse::<Allowed>().unwrap()];
+    Targets::new(&TargetConfig { allow, ..TargetConfig::default() })
+}
+
+/// Answers whatever comes on a connection, one after the other.
+async fn answer(mut stream: TcpStream, counted: Arc<AtomicUsize>) {
+    let mut piece = [0; 4096];
+    while let Ok(1..) = stream.read(&mut piece).await {
+        counted.fetch_add(1, Ordering::SeqCst);
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+    }
+}
+
+/// Somebody who takes no connections for now.
+fn listening() -> TcpListener {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket.listen(1).unwrap()
+}
+
+/// Connects until nobody can any more: the connections have to be kept.
+async fn fill(listener: &TcpListener) -> Vec<TcpStream> {
+    let mut connections = Vec::new();
+    loop {
+        let connecting = TcpStream::connect(listener.local_addr().unwrap());
+        match timeout(Duration::from_millis(300), connecting).await {
+            Ok(connection) => connections.push(connection.unwrap()),
+            Err(_) => return connections,
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_whose_place_comes_too_late_is_not_started() {
     let directory = tempfile::tempdir().unwrap();
@@ -73,23 +113,13 @@ async fn a_request_is_not_sent_too_late_on_a_connection_that_is_there_already() 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (url, seen) = (format!("http://{}/", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
     let counted = seen.clone();
-    // Answers whatever comes, one after the other, on each connection.
     tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let counted = counted.clone();
-            tokio::spawn(async move {
-                let mut piece = [0; 4096];
-                while let Ok(1..) = stream.read(&mut piece).await {
-                    counted.fetch_add(1, Ordering::SeqCst);
-                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
-                }
-            });
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(answer(stream, counted.clone()));
         }
     });
-    let http = Http { method: "GET".into(), url, headers: Vec::new(), body: String::new(), secret: None };
-    let (attempt, slept_ms) = attempt(Target::Http(http)).await;
-    let allow = vec!["127.0.0.0/8".parse::<Allowed>().unwrap()];
-    let targets = Targets::new(&TargetConfig { allow, ..TargetConfig::default() });
+    let (attempt, slept_ms) = attempt(get(url)).await;
+    let targets = calling_here();
     let first = targets.run(&attempt).await;
     assert!(!is_failed(&first), "{first:?}");
     // Timers and the clock stood still meanwhile.
@@ -97,4 +127,70 @@ async fn a_request_is_not_sent_too_late_on_a_connection_that_is_there_already() 
     let late = targets.run(&attempt).await;
     assert_eq!(seen.load(Ordering::SeqCst), 1, "it was sent after its attempt was over");
     assert!(is_failed(&late), "{late:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_connection_is_used_while_everybody_whose_turn_it_is_waits_for_one() {
+    let (listener, seen) = (listening(), Arc::new(AtomicUsize::new(0)));
+    let (attempt, _) = attempt(get(format!("http://{}/", listener.local_addr().unwrap()))).await;
+    let targets = Arc::new(calling_here());
+    let accepted = async { listener.accept().await.unwrap().0 };
+    let (first, _) = tokio::join!(targets.run(&attempt), async {
+        tokio::spawn(answer(accepted.await, seen.clone()));
+    });
+    assert!(!is_failed(&first), "{first:?}");
+    let _connections = fill(&listener).await;
+    // They may not use a connection that is there.
+    let mut once = attempt.clone();
+    Arc::make_mut(&mut once.definition).guarantee = Guarantee::AtMostOnce;
+    let mut connecting = JoinSet::new();
+    for _ in 0..40 {
+        let (targets, once) = (targets.clone(), once.clone());
+        connecting.spawn(async move { targets.run(&once).await });
+    }
+    let gives_up = timeout(Duration::from_secs(1), connecting.join_next()).await;
+    assert!(gives_up.is_err(), "they can't connect: {gives_up:?}");
+    let ran = timeout(Duration::from_secs(5), targets.run(&attempt)).await;
+    assert!(ran.is_ok_and(|ran| !is_failed(&ran)), "it waited for those that can't connect");
+    assert_eq!(seen.load(Ordering::SeqCst), 2);
+    assert_eq!(connecting.len(), 40, "none of them has given up yet");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_takes_no_connections_holds_up_nobody_else() {
+    let (dead, healthy) = (listening(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let _connections = fill(&dead).await;
+    let directory = tempfile::tempdir().unwrap();
+    let store = baton_store::open("embedded:", directory.path()).await.unwrap();
+    let engine = Engine::start(store, Config::default(), Random::system()).await.unwrap();
+    engine.set_runner(Arc::new(calling_here()));
+    let to = |listener: &TcpListener| {
+        let target = get(format!("http://{}/", listener.local_addr().unwrap()));
+        Definition { attempts_max: 1, ..Definition::plain(None, target) }
+    };
+    let mut asking = JoinSet::new();
+    // More than a node makes attempts at once.
+    for job in 0..1_100 {
+        let (engine, definition) = (engine.clone(), to(&dead));
+        asking.spawn(async move {
+            let name = Name::new("default", &format!("dead{job}"));
+            engine.put_job(&name, definition).await.unwrap();
+            engine.run_job(&name, None).await.unwrap()
+        });
+    }
+    let runs = asking.join_all().await;
+    for run in &runs {
+        while engine.run(*run).await.unwrap().run.attempt == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let name = Name::new("default", "healthy");
+    engine.put_job(&name, to(&healthy)).await.unwrap();
+    engine.run_job(&name, None).await.unwrap();
+    let called = timeout(Duration::from_secs(30), healthy.accept()).await;
+    assert!(called.is_ok(), "it is never called");
+    for run in runs {
+        let end = engine.run(run).await.unwrap().run.end();
+        assert_eq!(end, None, "it waited for attempts at another target, which can't be reached");
+    }
 }

@@ -1,8 +1,7 @@
 //! What is promised of a run (J3, J8).
 
 use super::world::{MINUTE, SECOND, START, World, every_minute, for_workers};
-use crate::commit::{Commit, Outcome as Committed, Write};
-use crate::job::place::lease_key;
+use crate::commit::Outcome as Committed;
 use crate::job::{self, AttemptEnd, Definition, Guarantee, Heard, Phase, Progress};
 use crate::record::{Revision, WallTime};
 use alloc::vec::Vec;
@@ -25,17 +24,6 @@ fn what_may_be_sent_once_is_never_sent_again_and_is_said_to_be_unknown() {
     world.fail(&begun[0]);
     assert!(world.pass(30 * SECOND).is_empty());
     assert_eq!(world.told(), ["failed"]);
-}
-
-/// Where the time that a store is down doesn't count, a lease outlives the attempt of a node that died meanwhile.
-#[test]
-fn what_a_dead_node_was_to_send_once_is_unknown_also_while_its_lease_still_lives() {
-    let mut world = with(Guarantee::AtMostOnce);
-    let begun = world.pass(MINUTE);
-    let touch = Write::Touch { key: lease_key(begun[0].0.run), ttl: Duration::from_secs(3600) };
-    world.store.commit(&Commit { checks: Vec::new(), writes: alloc::vec![touch] });
-    assert!(world.pass(30 * SECOND).is_empty());
-    assert_eq!(world.told(), ["at_most_once_unknown"]);
 }
 
 #[test]

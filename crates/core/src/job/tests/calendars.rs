@@ -52,7 +52,9 @@ impl World {
 
     fn refresh(&mut self, revision: u64, texts: &[&str]) -> bool {
         let (name, now, days) = (self.name.clone(), self.now(), days(texts));
-        self.decide(|view| calendar::refresh(&name, "c", Revision(revision), &days, now, &timetables, view)).0
+        self.decide(|view| calendar::refresh(&name, "c", Revision(revision), &days, now, &timetables, view))
+            .0
+            .is_some()
     }
 }
 

@@ -3,7 +3,9 @@
 mod asking;
 mod attempts;
 mod calendars;
+mod clocks;
 mod editing;
+mod guarantees;
 mod missing;
 mod overlapping;
 mod world;
