@@ -240,11 +240,16 @@ impl Replica {
         *self.shared.grown.borrow()
     }
 
+    /// Whether this replica has seen as much, durably: also what it doesn't tell of yet, since its reads say that they have seen it.
+    pub fn has_seen(&self, context: &Context) -> bool {
+        self.shared.durable().has_seen(context)
+    }
+
     /// Waits until this replica has seen as much. The caller bounds the time: it may never come.
     pub async fn after(&self, context: &Context) {
         let mut grown = self.shared.grown.subscribe();
         // The sender lives as long as the replica, so waiting can't fail.
-        while !self.context().covers(context) && grown.changed().await.is_ok() {}
+        while !self.has_seen(context) && grown.changed().await.is_ok() {}
     }
 
     /// What becomes durable from now on, local and merged. Whoever is too slow hears that it lost some.

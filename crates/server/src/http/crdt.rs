@@ -46,7 +46,7 @@ impl Read {
     /// The replica, when it has seen what it is to have seen, and a place for the call.
     pub(super) async fn begin<'a>(&self, exchange: &'a Exchange) -> Result<(&'a Opened, Place), Problem> {
         let opened = opened(exchange).await?;
-        if let Some(after) = self.after.as_ref().filter(|after| !opened.replica.context().covers(after)) {
+        if let Some(after) = self.after.as_ref().filter(|after| !opened.replica.has_seen(after)) {
             let _waiting = exchange.enter(Class::Waiting)?;
             self.wait_for(exchange, &opened.replica, after).await?;
         }
