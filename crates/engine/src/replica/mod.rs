@@ -100,6 +100,9 @@ pub enum Failure {
     /// Too much is on its way to the disk, or the replica is closing.
     #[error("too many writes at once")]
     Busy,
+    /// It ends too much of a run of which this replica has only parts. It can when it has compared itself with a replica that has all.
+    #[error("this replica has only parts of what another wrote, and can't remember more of it as ended")]
+    Partial,
     /// The request id was used for other edits.
     #[error("the request id was used before, for something else")]
     RequestReused,

@@ -94,7 +94,7 @@ async fn more_gaps_than_others_can_read_are_not_made_until_all_was_compared() {
     for n in (0..40_u32).step_by(2) {
         match to.write(&[Edit::remove(&tags(), &n.to_be_bytes(), None)], None).await {
             Ok(_) => removed += 1,
-            Err(failure) => assert_eq!(failure, Failure::Busy),
+            Err(failure) => assert_eq!(failure, Failure::Partial),
         }
     }
     assert!((4..20).contains(&removed), "{removed}");
@@ -170,6 +170,59 @@ async fn what_tells_of_more_gaps_than_can_be_read_back_is_not_taken_in() {
     let spans = |run| context.span_count(Actor([run; 16]));
     assert_eq!((spans(7), spans(8)), (0, 1001));
     assert_eq!(Context::decode(&context.encode()).as_ref(), Ok(&*context), "others can read it");
+}
+
+/// What only the one that is lost had may still come: nobody takes it for removed.
+#[tokio::test]
+async fn what_was_learned_of_half_from_a_replica_that_is_lost_can_be_ended_only_in_part_until_its_copy_is_back()
+ {
+    let (lost, from) = with_elements(40).await;
+    let gone = from.actor();
+    let (directories, [to, other]) = {
+        let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let to = Replica::open(directories[0].path(), with_gaps(4)).await.unwrap();
+        let other = Replica::open(directories[1].path(), with_gaps(4)).await.unwrap();
+        (directories, [to, other])
+    };
+    // Every second one has come when it is lost.
+    let half = |n: u32| {
+        let key = tags().element(Kind::Set, &n.to_be_bytes());
+        (key.clone(), row(&key, vec![(Dot { actor: gone, number: u64::from(n) + 1 }, Entry::Member)]))
+    };
+    show(&to, (0..40).step_by(2).map(half).collect()).await;
+    from.close().await;
+    repair(&to, &other).await;
+    repair(&other, &to).await;
+    assert_eq!((to.whole(), to.size().rows, other.size().rows), (other.whole(), 20, 20));
+    let mut removed = Vec::new();
+    for n in (0..40_u32).step_by(2) {
+        match to.write(&[Edit::remove(&tags(), &n.to_be_bytes(), None)], None).await {
+            Ok(_) => removed.push(n),
+            Err(failure) => assert_eq!(failure, Failure::Partial),
+        }
+    }
+    assert!((4..20).contains(&removed.len()), "{removed:?}");
+    // Retiring its run doesn't help, and loses nothing: all else is written.
+    assert_eq!(to.retire(gone).await, Err(Failure::Partial));
+    to.write(&add(3), None).await.unwrap();
+    to.write(&[Edit::insert(&tags(), &100_u32.to_be_bytes())], None).await.unwrap();
+    repair(&to, &other).await;
+    assert_eq!(to.whole(), other.whole());
+    // A copy of its directory is found.
+    let from = Replica::open(lost.path(), Options::default()).await.unwrap();
+    for replica in [&to, &other] {
+        repair(&from, replica).await;
+        repair(replica, &from).await;
+    }
+    assert!(to.retire(gone).await.is_ok());
+    for replica in [&from, &other] {
+        repair(&to, replica).await;
+    }
+    assert_eq!((to.whole(), to.whole()), (from.whole(), other.whole()));
+    for n in 0..40_u32 {
+        assert_eq!(to.contains(&tags(), &n.to_be_bytes()).value, !removed.contains(&n), "{n}");
+    }
+    drop(directories);
 }
 
 /// A counter that three replicas gave all their slots while they were apart.

@@ -85,7 +85,9 @@ impl Node {
         let edit = Edit { key: window.refunds(limit, metered), act };
         match replica.write(&[edit], None).await {
             Ok(_) => Ok(receipt.amount),
-            Err(ReplicaFailure::Busy | ReplicaFailure::Refused(_)) => Err(Failure::Overloaded.into()),
+            Err(ReplicaFailure::Busy | ReplicaFailure::Partial | ReplicaFailure::Refused(_)) => {
+                Err(Failure::Overloaded.into())
+            }
             Err(ReplicaFailure::Unknown) => Err(Failure::Unavailable { unknown: true }.into()),
             Err(_) => Err(Failure::Unavailable { unknown: false }.into()),
         }
