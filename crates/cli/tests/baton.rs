@@ -64,6 +64,8 @@ mod outage;
 mod owners;
 #[path = "baton/process.rs"]
 mod process;
+#[path = "baton/replica_faults.rs"]
+mod replica_faults;
 #[path = "baton/replicas.rs"]
 mod replicas;
 #[path = "baton/rolling.rs"]

@@ -33,6 +33,7 @@ mod engine {
     mod replica_flush;
     mod replica_gaps;
     mod replica_merge;
+    mod replica_wide;
     mod replication;
     mod sessions;
     mod shares;

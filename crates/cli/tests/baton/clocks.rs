@@ -26,16 +26,20 @@ fn library() -> PathBuf {
     listed.lines().next().expect("libfaketime isn't installed").into()
 }
 
-/// A node on this store with a wall clock that is off by so much.
-pub fn node(url: &str, offset: &str) -> Server {
-    let variables = vec![
+/// What makes a process's wall clock be off by so much.
+pub fn variables(offset: &str) -> Vec<(&'static str, String)> {
+    vec![
         ("LD_PRELOAD", library().display().to_string()),
         ("FAKETIME", offset.to_owned()),
         // Timers go on as they should: it is the wall clock that is wrong.
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
         ("FAKETIME_NO_CACHE", "1".to_owned()),
-    ];
-    Server::start_on_a_store_with(url, variables)
+    ]
+}
+
+/// A node on this store with a wall clock that is off by so much.
+pub fn node(url: &str, offset: &str) -> Server {
+    Server::start_on_a_store_with(url, variables(offset))
 }
 
 /// By how many milliseconds the last line of a node's log is ahead of this process's clock, which has gone on since.

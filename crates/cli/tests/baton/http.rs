@@ -31,6 +31,13 @@ pub fn post(url: &str, path: &str, body: &Value, patience: Duration) -> io::Resu
     Ok(Answer { status, body })
 }
 
+/// The same with PUT.
+pub fn put(url: &str, path: &str, body: &Value, patience: Duration) -> io::Result<Answer> {
+    let (status, body) = call(url, "PUT", path, &body.to_string(), patience)?;
+    let body = serde_json::from_str(&body).map_err(|_| cut())?;
+    Ok(Answer { status, body })
+}
+
 /// Asks for what is there.
 pub fn get(url: &str, path: &str, patience: Duration) -> io::Result<Answer> {
     let (status, body) = call(url, "GET", path, "", patience)?;

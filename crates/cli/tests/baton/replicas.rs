@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const REPLICAS: usize = 3;
+pub const REPLICAS: usize = 3;
 const SECRET: &str = "what all of them know, and nobody else";
 /// How long one call may take; a stopped server doesn't answer at all.
-const PATIENCE: Duration = Duration::from_millis(1500);
+pub const PATIENCE: Duration = Duration::from_millis(1500);
 /// Things become equal within rounds, and those within this.
-const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// How many schedules of faults: more by `BATON_REPLICA_SCHEDULES`.
 fn schedules() -> u64 {
@@ -46,16 +46,36 @@ impl Cluster {
             }
         }
         for (at, server) in servers.iter_mut().enumerate() {
-            let mine = links.iter().filter(|((from, _), _)| *from == at);
-            let peers: Vec<_> = mine.map(|(_, proxy)| format!("http://{}", proxy.address())).collect();
-            server.set_variables(vec![
-                ("BATON_PEERS", peers.join(",")),
-                ("BATON_SYNC", sync.into()),
-                ("BATON_CLUSTER_SECRET", SECRET.into()),
-            ]);
+            server.set_variables(variables(&links, at, sync));
             server.restart();
         }
         Self { servers, links, runtime }
+    }
+
+    /// What a server is told in its environment.
+    pub fn variables(&self, at: usize, sync: &str) -> Vec<(&'static str, String)> {
+        variables(&self.links, at, sync)
+    }
+
+    /// Proxies in front of the servers, for those who call them.
+    fn fronts(&self) -> Vec<Proxy> {
+        let front = |server: &Server| {
+            let upstream = server.url.strip_prefix("http://").unwrap().parse().unwrap();
+            self.runtime.block_on(Proxy::start(upstream)).unwrap()
+        };
+        self.servers.iter().map(front).collect()
+    }
+
+    /// Cuts the links for which that is so, in that direction.
+    pub fn cut(&self, is_cut: impl Fn(usize, usize) -> bool) {
+        for (_, proxy) in self.links.iter().filter(|((from, to), _)| is_cut(*from, *to)) {
+            proxy.refuse();
+            proxy.cut();
+        }
+    }
+
+    pub fn heal(&self) {
+        self.links.iter().for_each(|(_, proxy)| proxy.pass());
     }
 
     pub fn urls(&self) -> Vec<String> {
@@ -67,7 +87,7 @@ impl Cluster {
     }
 
     /// Waits until all are equal, which they have to be after two rounds of everybody with everybody.
-    fn equal(&self, seed: u64) {
+    pub fn equal(&self, seed: u64) {
         let begun: Vec<_> = self.statuses().iter().map(rounds).collect();
         let until = Instant::now() + SOON;
         loop {
@@ -90,6 +110,16 @@ impl Cluster {
     }
 }
 
+fn variables(links: &[((usize, usize), Proxy)], at: usize, sync: &str) -> Vec<(&'static str, String)> {
+    let mine = links.iter().filter(|((from, _), _)| *from == at);
+    let peers: Vec<_> = mine.map(|(_, proxy)| format!("http://{}", proxy.address())).collect();
+    vec![
+        ("BATON_PEERS", peers.join(",")),
+        ("BATON_SYNC", sync.into()),
+        ("BATON_CLUSTER_SECRET", SECRET.into()),
+    ]
+}
+
 /// How many rounds with each peer came to their end.
 fn rounds(status: &Value) -> Vec<u64> {
     status["peers"].as_array().unwrap().iter().map(|peer| peer["rounds"].as_u64().unwrap()).collect()
@@ -100,14 +130,16 @@ fn rounds(status: &Value) -> Vec<u64> {
 struct Acknowledged {
     added: u64,
     elements: BTreeSet<String>,
+    /// How often the answer was that it had been done before.
+    replayed: u64,
 }
 
-/// Sends it until it is answered.
-fn insist(url: &str, path: &str, body: &Value) {
+/// Sends it until it is answered; whether it had been done before.
+pub fn insist(url: &str, path: &str, body: &Value) -> bool {
     let until = Instant::now() + SOON;
     loop {
         match post(url, path, body, PATIENCE) {
-            Ok(answer) if answer.status == 200 => return,
+            Ok(answer) if answer.status == 200 => return answer.body["replayed"] == true,
             Ok(answer) => assert_eq!(answer.status, 503, "{path}: {}", answer.body),
             Err(_) => {}
         }
@@ -127,8 +159,12 @@ fn write(url: &str, at: usize, run: u64, stop: &AtomicBool, acknowledged: &Mutex
         let request = format!("{run}-{at}-{number}");
         let (writer, amount) = (format!("writer-{at}"), 1 + dice.below(5));
         let add = json!({ "add": amount, "writer": writer, "requestId": request });
-        insist(url, "/v1/counters/hits", &add);
-        acknowledged.lock().unwrap().added += amount;
+        let replayed = insist(url, "/v1/counters/hits", &add);
+        {
+            let mut acknowledged = acknowledged.lock().unwrap();
+            acknowledged.added += amount;
+            acknowledged.replayed += u64::from(replayed);
+        }
         let body = if own.len() > 2 && dice.below(2) == 0 {
             let gone: String = own.swap_remove(dice.below(own.len() as u64) as usize);
             let body = json!({ "remove": [&gone], "writer": writer, "requestId": format!("{request}-set") });
@@ -138,14 +174,15 @@ fn write(url: &str, at: usize, run: u64, stop: &AtomicBool, acknowledged: &Mutex
             own.push(request.clone());
             json!({ "add": [&request], "writer": writer, "requestId": format!("{request}-set") })
         };
-        insist(url, "/v1/sets/tags", &body);
+        let replayed = insist(url, "/v1/sets/tags", &body);
+        acknowledged.lock().unwrap().replayed += u64::from(replayed);
         if let Some(element) = body["add"][0].as_str() {
             acknowledged.lock().unwrap().elements.insert(element.to_owned());
         }
     }
 }
 
-fn elements(url: &str) -> BTreeSet<String> {
+pub fn elements(url: &str) -> BTreeSet<String> {
     let (mut all, mut cursor) = (BTreeSet::new(), String::new());
     loop {
         let page = get(url, &format!("/v1/sets/tags?limit=500{cursor}"), SOON).unwrap().body;
@@ -158,13 +195,28 @@ fn elements(url: &str) -> BTreeSet<String> {
     }
 }
 
-/// Some of what goes wrong: servers that stand still or die, links that are cut or swallow what is said.
-fn disturb(cluster: &mut Cluster, dice: &mut Dice) {
+/// A write is done, and whoever sent it doesn't hear of it.
+fn lose_an_answer(cluster: &Cluster, front: &Proxy) {
+    front.hold(Direction::Answers);
+    cluster.runtime.block_on(async {
+        tokio::time::timeout(SOON, front.held(Direction::Answers, 1)).await.expect("somebody writes");
+    });
+    front.refuse();
+    front.cut();
+    // What was held goes with its connection.
+    cluster.runtime.block_on(async {
+        tokio::time::timeout(SOON, front.connected(0)).await.expect("connections that are cut end");
+    });
+    front.pass();
+}
+
+/// Some of what goes wrong: servers that stand still or die, links that are cut or swallow what is said, answers that don't arrive.
+fn disturb(cluster: &mut Cluster, fronts: &[Proxy], dice: &mut Dice) {
     let (mut paused, mut dead) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..5 {
         let at = dice.below(REPLICAS as u64) as usize;
         let link = dice.below(cluster.links.len() as u64) as usize;
-        match dice.below(7) {
+        match dice.below(9) {
             0 if paused.len() + dead.len() < REPLICAS - 1 && !dead.contains(&at) && paused.insert(at) => {
                 cluster.servers[at].pause();
             }
@@ -183,31 +235,43 @@ fn disturb(cluster: &mut Cluster, dice: &mut Dice) {
                 cluster.links[link].1.refuse();
                 cluster.links[link].1.cut();
             }
+            6 => fronts[at].hold(Direction::Answers),
+            7 => {
+                fronts[at].cut();
+                fronts[at].pass();
+            }
             _ => cluster.links[link].1.pass(),
         }
         std::thread::sleep(dice.millis((20, 250)));
     }
+    // Sometimes so long that callers give up and ask again.
+    if !paused.is_empty() && dice.below(3) == 0 {
+        std::thread::sleep(PATIENCE + Duration::from_millis(200));
+    }
     paused.iter().for_each(|at| cluster.servers[*at].resume());
     dead.iter().for_each(|at| cluster.servers[*at].restart());
-    cluster.links.iter().for_each(|(_, proxy)| proxy.pass());
+    fronts.iter().for_each(Proxy::pass);
+    cluster.heal();
 }
 
 #[test]
 fn replicas_that_share_nothing_lose_nothing_and_are_equal_two_rounds_after_healing() {
     let mut cluster = Cluster::start("200ms");
+    let fronts = cluster.fronts();
     let acknowledged = Arc::new(Mutex::new(Acknowledged::default()));
     for seed in 0..schedules() {
         let stop = Arc::new(AtomicBool::new(false));
-        let writers: Vec<_> = cluster
-            .urls()
-            .into_iter()
+        let writers: Vec<_> = fronts
+            .iter()
             .enumerate()
-            .map(|(at, url)| {
+            .map(|(at, front)| {
+                let url = format!("http://{}", front.address());
                 let (stop, acknowledged) = (stop.clone(), acknowledged.clone());
                 std::thread::spawn(move || write(&url, at, seed, &stop, &acknowledged))
             })
             .collect();
-        disturb(&mut cluster, &mut Dice::new(seed));
+        lose_an_answer(&cluster, &fronts[seed as usize % REPLICAS]);
+        disturb(&mut cluster, &fronts, &mut Dice::new(seed));
         stop.store(true, Ordering::Relaxed);
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         cluster.equal(seed);
@@ -218,6 +282,10 @@ fn replicas_that_share_nothing_lose_nothing_and_are_equal_two_rounds_after_heali
             assert_eq!(elements(&url), expected.elements, "seed {seed}");
         }
     }
+    let replayed = acknowledged.lock().unwrap().replayed;
+    println!("{} schedules: {replayed} writes were sent again after they had been done", schedules());
+    assert!(replayed > 0, "no retry of something that was done: nothing was tested of them");
+    drop(fronts);
     cluster.runtime.shutdown_background();
 }
 

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 pub const ACTORS_MAX: usize = 16 * 1024;
 /// The most spans of one actor that a replica makes of what others tell: each but the first stands for something that was missed, and comes with the next repair.
 pub const SPANS_MAX: usize = 1024;
-/// The most that are read: a replica's own changes may make as many more, and a page's rows add some.
+/// The most that are read of what another tells: a replica's own changes may make as many more, and a page's rows add some.
 const SPANS_READ_MAX: u64 = 4 * SPANS_MAX as u64;
 /// Fewer are put in one by one: each may move all that come after it.
 const FEW_SPANS: usize = 8;
@@ -113,6 +113,27 @@ impl Context {
         spans.len() >= spans_max && !self.contains(dot) && self.highest(dot.actor) + 1 != dot.number
     }
 
+    /// Whether all dots of the other together would: that each of them has room says nothing of all.
+    pub fn would_fray_with(&self, other: &Self, spans_max: usize) -> bool {
+        let strangers = other.0.keys().filter(|actor| !self.0.contains_key(*actor)).count();
+        let frays = |(actor, theirs): (&Actor, &Spans)| {
+            let ours = self.0.get(actor).map_or(&[][..], Vec::as_slice);
+            let most = spans_max.max(ours.len());
+            ours.len() + theirs.len() > most && merged(ours, theirs).len() > most
+        };
+        self.0.len() + strangers > ACTORS_MAX.max(self.0.len()) || other.0.iter().any(frays)
+    }
+
+    /// Whether every dot of the other was seen here, or by one besides.
+    pub fn covers_with(&self, besides: &Self, other: &Self) -> bool {
+        self.covers(other) || {
+            let is_asked = |actor| other.0.contains_key(&actor);
+            let mut together = self.only(is_asked);
+            together.join(&besides.only(is_asked));
+            together.covers(other)
+        }
+    }
+
     /// How many spans there are of an actor.
     pub fn span_count(&self, actor: Actor) -> usize {
         self.0.get(&actor).map_or(0, Vec::len)
@@ -143,8 +164,17 @@ impl Context {
         to.finish()
     }
 
-    /// Reads what was written; what is too large is refused like what is damaged.
+    /// Reads what another wrote; what is too large is refused like what is damaged.
     pub fn decode(value: &[u8]) -> Result<Self, Unreadable> {
+        Self::decode_with(value, SPANS_READ_MAX)
+    }
+
+    /// Reads what this replica wrote for itself, however many gaps it has: it must be able to begin again.
+    pub fn decode_own(value: &[u8]) -> Result<Self, Unreadable> {
+        Self::decode_with(value, u64::MAX)
+    }
+
+    fn decode_with(value: &[u8], spans_max: u64) -> Result<Self, Unreadable> {
         let mut from = Decoder::new(value, VERSION)?;
         let mut actors = BTreeMap::new();
         let count = from.number()?;
@@ -153,7 +183,7 @@ impl Context {
         }
         for _ in 0..count {
             let actor = Actor(from.fixed()?);
-            let spans = decode_spans(&mut from)?;
+            let spans = decode_spans(&mut from, spans_max)?;
             if actors.insert(actor, spans).is_some() {
                 return Err(Unreadable);
             }
@@ -171,9 +201,9 @@ impl FromIterator<Dot> for Context {
     }
 }
 
-fn decode_spans(from: &mut Decoder<'_>) -> Result<Spans, Unreadable> {
+fn decode_spans(from: &mut Decoder<'_>, spans_max: u64) -> Result<Spans, Unreadable> {
     let count = from.number()?;
-    if count == 0 || count > SPANS_READ_MAX {
+    if count == 0 || count > spans_max {
         return Err(Unreadable);
     }
     let mut spans = Spans::new();

@@ -15,8 +15,8 @@ use super::row::Row;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Spans that are implied at most, before what rows say is gathered anew, and for each row.
-const IMPLIED_SPANS_MAX: usize = 64 * 1024;
+/// Spans that are implied at most before what rows say is gathered anew; if that leaves more, twice as many as it left.
+pub(in crate::crdt) const IMPLIED_SPANS_MAX: usize = 64 * 1024;
 
 /// Whoever knows whether a dot was seen.
 pub trait Knows {
@@ -38,6 +38,8 @@ pub struct Seen {
     implied: Context,
     /// Of one actor, in the context.
     spans_max: usize,
+    /// With how many implied spans what rows say is gathered anew. It grows with what they say, or it would be gathered with every change.
+    gather_at: usize,
 }
 
 impl Default for Seen {
@@ -55,7 +57,12 @@ impl Knows for Seen {
 impl Seen {
     /// As many spans of one actor are told of as it takes from others, and as many more that are its own doing.
     pub fn new(context: Context, spans_max: usize) -> Self {
-        Self { context: Arc::new(context), implied: Context::default(), spans_max }
+        Self {
+            context: Arc::new(context),
+            implied: Context::default(),
+            spans_max,
+            gather_at: IMPLIED_SPANS_MAX,
+        }
     }
 
     /// What may be told.
@@ -71,6 +78,16 @@ impl Seen {
     /// Whether telling of a dot would make a gap too many.
     pub fn would_fray(&self, dot: Dot) -> bool {
         self.context.would_fray(dot, self.spans_max)
+    }
+
+    /// Whether telling of all these would make gaps too many.
+    pub fn would_fray_with(&self, dots: &Context) -> bool {
+        self.context.would_fray_with(dots, self.spans_max)
+    }
+
+    /// Whether all of these were seen, by what may be told or by rows: a read says both.
+    pub fn covers(&self, dots: &Context) -> bool {
+        self.context.covers_with(&self.implied, dots)
     }
 
     /// Whether a dot is of an actor for whom there is no room.
@@ -97,17 +114,16 @@ impl Seen {
         Arc::make_mut(&mut self.context).insert(dot);
     }
 
-    /// These are in rows, which is all that says so. `rows` are all there are, if they have to be looked at.
+    /// These are in rows, which is all that says so. `rows` are all there are, with these dots in them: they may have to be looked at.
     pub fn imply<'a, R: Iterator<Item = &'a Row>>(&mut self, dots: &Context, rows: impl FnOnce() -> R) {
         self.implied.join(dots);
-        let spans: usize = self.implied.actors().map(|actor| self.implied.span_count(actor)).sum();
-        if spans > IMPLIED_SPANS_MAX {
-            let rows = rows();
-            // Looked at again only when there may be twice as much.
-            if spans > IMPLIED_SPANS_MAX + 2 * rows.size_hint().0 {
-                self.implied = Self::implied_by(rows, &self.context);
-            }
+        if self.implied_spans() > self.gather_at {
+            self.found(rows());
         }
+    }
+
+    fn implied_spans(&self) -> usize {
+        self.implied.actors().map(|actor| self.implied.span_count(actor)).sum()
     }
 
     /// All rows that another replica's context covers were compared.
@@ -125,8 +141,9 @@ impl Seen {
         dots.into_iter().collect()
     }
 
-    /// The same with rows that were found on the disk.
+    /// What is implied, from all rows there are.
     pub fn found<'a>(&mut self, rows: impl Iterator<Item = &'a Row>) {
         self.implied = Self::implied_by(rows, &self.context);
+        self.gather_at = IMPLIED_SPANS_MAX.max(2 * self.implied_spans());
     }
 }

@@ -141,12 +141,6 @@ impl Ahead {
         let told =
             staged.delta.changes.iter().flat_map(Change::dots).filter(|dot| !staged.implied.contains(*dot));
         told.for_each(|dot| self.seen.insert(dot));
-        if !staged.implied.is_empty() {
-            self.seen.imply(&staged.implied, || self.rows.values().map(|row| &**row));
-        }
-        if let Some(context) = &adopted {
-            self.seen.adopt(context);
-        }
         for Altered { key, before, after } in &staged.rows {
             self.sizes.moved(key, before, after);
             if after.is_empty() {
@@ -154,6 +148,13 @@ impl Ahead {
             } else {
                 self.rows.insert(key.clone(), after.clone());
             }
+        }
+        // Not before the rows are there: they are what speaks for these, and may be looked at.
+        if !staged.implied.is_empty() {
+            self.seen.imply(&staged.implied, || self.rows.values().map(|row| &**row));
+        }
+        if let Some(context) = &adopted {
+            self.seen.adopt(context);
         }
         let (done, answered) = oneshot::channel();
         self.pending.push(Unit {

@@ -38,6 +38,11 @@ impl Durable {
         self.seen.context()
     }
 
+    /// Whether as much was seen, told of or not.
+    pub fn has_seen(&self, context: &Context) -> bool {
+        self.seen.covers(context)
+    }
+
     /// Dots of rows that nobody is told of.
     pub fn imply(&mut self, dots: &Context) {
         self.seen.imply(dots, || self.rows.values().map(|kept| &*kept.row));

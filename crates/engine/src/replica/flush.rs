@@ -8,11 +8,11 @@
 //! count as seen, or nobody would ever send it again.
 
 use super::ahead::Unit;
-use super::records::{self, Own};
+use super::records::{self, Own, SHARDS};
 use super::write::UNIT_BYTES_MAX;
-use super::{Shared, Told};
+use super::{Origin, Shared, Told};
 use baton_core::crdt::{Actor, Change, Context, Row, RowKey};
-use baton_core::{COMMIT_BYTES_MAX, Ttl, Write};
+use baton_core::{Bytes, COMMIT_BYTES_MAX, Key, Ttl, Write};
 use baton_store::StoreError;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -296,47 +296,100 @@ impl<'a> Draft<'a> {
         self.rest.push(unit);
     }
 
-    /// In one commit, or where what was seen is too much beside the rows, in some after theirs: what only rows speak for is sound, what only a
-    /// context speaks for would be lost.
+    /// One commit; or more, where what was seen is too much beside the rows. Then writes from here and what came from others part: a request is
+    /// remembered in the commit that has its rows, or it could count twice after a crash, or not at all.
     fn finish(self, encoding: &mut Encoding) -> Vec<Vec<Write>> {
+        let Some(last) = self.rest.last() else { return Vec::new() };
+        let rows = self.row_writes(&mut encoding.memory);
+        let mut shards = self.shard_writes(encoding);
+        // Units that only wait for those before them write nothing.
+        if rows.is_empty() && shards.is_empty() {
+            return Vec::new();
+        }
+        let own = self.own_write(encoding, last);
+        let bytes = bytes(&rows) + bytes(&shards) + own.bytes();
+        if bytes > COMMIT_BYTES_MAX {
+            let parts = self.rest.chunk_by(|one, next| one.origin == next.origin);
+            if parts.clone().count() > 1 {
+                return parts
+                    .flat_map(|units| Draft::of(units, &encoding.written).finish(encoding))
+                    .collect();
+            }
+        }
         encoding.written.join(&self.covers);
-        let put = |key, value| Write::Put { key, value, ttl: Ttl::Forever };
-        let mut rows = Vec::with_capacity(self.rows.len() + self.memos + 2);
-        for (key, row) in self.rows {
+        if bytes <= COMMIT_BYTES_MAX {
+            return vec![rows.into_iter().chain(shards).chain([own]).collect()];
+        }
+        let together = |mut writes: Vec<Write>| {
+            writes.push(own.clone());
+            writes
+        };
+        match last.origin {
+            // Of others' runs it has only what it ended. That is in rows until these are written, and what is in a row is there, seen or not.
+            Origin::Local => packed(shards).into_iter().chain([together(rows)]).collect(),
+            // What only rows speak for is sound, what only a context speaks for would be lost.
+            Origin::Merged => {
+                shards = together(shards);
+                std::iter::once(rows).filter(|rows| !rows.is_empty()).chain(packed(shards)).collect()
+            }
+        }
+    }
+
+    fn of(units: &[&'a Unit], written: &Context) -> Self {
+        let mut draft = Self::default();
+        units.iter().for_each(|unit| draft.add(unit, written));
+        draft
+    }
+
+    /// The rows, and what is remembered of requests.
+    fn row_writes(&self, memory: &mut Vec<u8>) -> Vec<Write> {
+        let mut writes = Vec::with_capacity(self.rows.len() + self.memos + usize::from(SHARDS) + 1);
+        for (key, row) in &self.rows {
             let key = records::row(key);
-            rows.push(if row.is_empty() {
-                Write::Delete { key }
-            } else {
-                put(key, row.encode_in(&mut encoding.memory))
-            });
+            writes.push(if row.is_empty() { Write::Delete { key } } else { put(key, row.encode_in(memory)) });
         }
         let memos = self.rest.iter().filter_map(|unit| unit.memo.as_ref());
-        let mut rest: Vec<_> = memos.map(|memo| put(records::memo(memo), memo.encode())).collect();
+        writes.extend(memos.map(|memo| put(records::memo(memo), memo.encode())));
+        writes
+    }
+
+    /// What was seen of others' runs: the parts that change.
+    fn shard_writes(&self, encoding: &Encoding) -> Vec<Write> {
         let others = self.covers.actors().filter(|actor| *actor != encoding.actor).map(records::shard_of);
-        for number in others.collect::<BTreeSet<_>>() {
+        let shard = |number| {
             let is_in = |actor| records::shard_of(actor) == number && actor != encoding.actor;
-            rest.push(put(records::shard(number), encoding.written.only(is_in).encode()));
-        }
-        // Units that only wait for those before them write nothing.
-        let Some(last) = self.rest.last().filter(|_| !rows.is_empty() || !rest.is_empty()) else {
-            return Vec::new();
+            put(records::shard(number), self.seen_of(encoding, is_in).encode())
         };
-        let context = encoding.written.only(|actor| actor == encoding.actor);
+        others.collect::<BTreeSet<_>>().into_iter().map(shard).collect()
+    }
+
+    fn own_write(&self, encoding: &Encoding, last: &Unit) -> Write {
+        let context = self.seen_of(encoding, |actor| actor == encoding.actor);
         let own = Own { actor: encoding.actor, highest: last.clock.highest(), context };
-        rest.push(put(records::own(), own.encode()));
-        in_commits(rows, rest)
+        put(records::own(), own.encode())
+    }
+
+    fn seen_of(&self, encoding: &Encoding, wanted: impl Fn(Actor) -> bool) -> Context {
+        let mut seen = encoding.written.only(&wanted);
+        seen.join(&self.covers.only(&wanted));
+        seen
     }
 }
 
-/// All of it in one commit if it fits, else the first ones in one of their own.
-fn in_commits(first: Vec<Write>, rest: Vec<Write>) -> Vec<Vec<Write>> {
-    let mut commits = vec![first];
-    let mut room = COMMIT_BYTES_MAX.saturating_sub(commits[0].iter().map(Write::bytes).sum());
-    if rest.iter().map(Write::bytes).sum::<usize>() > room {
-        room = 0;
-    }
-    for write in rest {
-        if write.bytes() > room && commits.last().is_some_and(|commit| !commit.is_empty()) {
+fn put(key: Key, value: Bytes) -> Write {
+    Write::Put { key, value, ttl: Ttl::Forever }
+}
+
+fn bytes(writes: &[Write]) -> usize {
+    writes.iter().map(Write::bytes).sum()
+}
+
+/// In as few commits as they fit in, in their order.
+fn packed(writes: Vec<Write>) -> Vec<Vec<Write>> {
+    let mut commits: Vec<Vec<Write>> = Vec::new();
+    let mut room = 0;
+    for write in writes {
+        if write.bytes() > room || commits.is_empty() {
             commits.push(Vec::new());
             room = COMMIT_BYTES_MAX;
         }

@@ -10,7 +10,7 @@ use super::{Failure, Origin, Replica};
 use baton_core::crdt::clock::early_by;
 use baton_core::crdt::context::ACTORS_MAX;
 use baton_core::crdt::sync::{self, Adoption, Answer, Repair, Reply, Request, Shown};
-use baton_core::crdt::{Change, Context, Delta, Dot, Entry, Knows as _, Row, RowKey};
+use baton_core::crdt::{Change, Context, Delta, Entry, Knows as _, Row, RowKey};
 use tokio::sync::oneshot;
 
 /// What became of what was told. What was neither taken in nor known is not in the context, so it will be told again.
@@ -177,7 +177,7 @@ impl Ahead {
                 continue;
             }
             let size = change.key.bytes().len() + after.size();
-            if size > UNIT_BYTES_MAX || change.dots().any(|dot| self.is_strange(dot, way)) {
+            if size > UNIT_BYTES_MAX || self.is_strange(&change, way) {
                 tracing::warn!(row = ?change.key, "a change breaks a bound: it is not taken in");
                 merged.skipped += 1;
                 continue;
@@ -210,14 +210,14 @@ impl Ahead {
         merged
     }
 
-    /// Whether a dot can't be remembered, or pretends to be one that this run will make. Of what is told there may be more than can be:
+    /// Whether its dots can't be remembered, or one pretends to be one that this run will make. Of what is told there may be more than can be:
     /// the next comparison brings it.
-    fn is_strange(&self, dot: Dot, way: Way) -> bool {
+    fn is_strange(&self, change: &Change, way: Way) -> bool {
         let has_no_room = match way {
-            Way::Told => self.seen.would_fray(dot),
-            Way::Compared => self.seen.is_of_one_too_many(dot.actor),
+            Way::Told => self.seen.would_fray_with(&change.dots().collect()),
+            Way::Compared => change.dots().any(|dot| self.seen.is_of_one_too_many(dot.actor)),
         };
-        has_no_room || (dot.actor == self.actor && dot.number > self.number)
+        has_no_room || change.dots().any(|dot| dot.actor == self.actor && dot.number > self.number)
     }
 
     /// Takes in what was held and is near now.

@@ -100,6 +100,9 @@ pub enum Failure {
     /// Too much is on its way to the disk, or the replica is closing.
     #[error("too many writes at once")]
     Busy,
+    /// It ends too much of a run of which this replica has only parts. It can when it has compared itself with a replica that has all.
+    #[error("this replica has only parts of what another wrote, and can't remember more of it as ended")]
+    Partial,
     /// The request id was used for other edits.
     #[error("the request id was used before, for something else")]
     RequestReused,
@@ -240,11 +243,16 @@ impl Replica {
         *self.shared.grown.borrow()
     }
 
+    /// Whether this replica has seen as much, durably: also what it doesn't tell of yet, since its reads say that they have seen it.
+    pub fn has_seen(&self, context: &Context) -> bool {
+        self.shared.durable().has_seen(context)
+    }
+
     /// Waits until this replica has seen as much. The caller bounds the time: it may never come.
     pub async fn after(&self, context: &Context) {
         let mut grown = self.shared.grown.subscribe();
         // The sender lives as long as the replica, so waiting can't fail.
-        while !self.context().covers(context) && grown.changed().await.is_ok() {}
+        while !self.has_seen(context) && grown.changed().await.is_ok() {}
     }
 
     /// What becomes durable from now on, local and merged. Whoever is too slow hears that it lost some.

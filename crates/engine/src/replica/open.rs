@@ -157,7 +157,7 @@ impl Loaded {
                 self.clock.observe(own.highest);
                 self.own = Some(own);
             }
-            Found::Shard => self.context.join(&Context::decode(&record.value)?),
+            Found::Shard => self.context.join(&Context::decode_own(&record.value)?),
             Found::Lineage => self.lineage = Lineage::decode(&record.value)?,
             Found::Memo { lane, slot } => self.memos.load(Memo::decode(&record.value, lane, slot)?)?,
         }

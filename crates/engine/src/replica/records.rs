@@ -104,7 +104,7 @@ impl Own {
         let actor = Actor(from.fixed()?);
         let ms = from.number()?;
         let count = u32::try_from(from.number()?).map_err(|_| Unreadable)?;
-        let context = Context::decode(from.bytes()?)?;
+        let context = Context::decode_own(from.bytes()?)?;
         from.finish()?;
         Ok(Self { actor, highest: Hlc { ms, count }, context })
     }

@@ -108,7 +108,7 @@ impl Replica {
 impl Ahead {
     /// Refuses for now what ends too much that came by a comparison which isn't over: others couldn't read what is told of it.
     pub(super) fn can_tell(&self, staged: Staged) -> Result<Staged, Failure> {
-        if self.seen.can_tell(staged.delta.changes.iter()) { Ok(staged) } else { Err(Failure::Busy) }
+        if self.seen.can_tell(staged.delta.changes.iter()) { Ok(staged) } else { Err(Failure::Partial) }
     }
 
     /// Answered when all that is in line now is durable.

@@ -62,8 +62,9 @@ pub(super) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
 
 async fn round(shared: &Shared, link: &Link) -> Result<(), Failed> {
     let replica = &shared.replica;
-    let (mut repair, mut ask) = replica.begin_repair();
+    // What is written from here on, the other isn't known to have, even if it answers that it has the same.
     let (before, began) = (replica.context(), Instant::now());
+    let (mut repair, mut ask) = replica.begin_repair();
     let (mut run, mut is_complete) = (None, true);
     loop {
         let reply = link.ask(shared, Lane::Pull, run, ask).await.map_err(Failed::Away)?;

@@ -191,6 +191,22 @@ async fn a_receipt_gives_back_once_at_whichever_nodes() {
     assert_eq!(ground.engines[0].refund(&name("l"), "k", &receipt, "").await.unwrap(), 0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_hears_of_what_is_given_back_before_what_was_counted() {
+    let (ground, world) = nodes(2).await;
+    // So seldom that it isn't written by itself meanwhile.
+    let seldom = Definition { sync_ms: Some(10_000), ..spread(Algorithm::FixedWindow) };
+    ground.engines[0].put_limit(&name("l"), seldom).await.unwrap();
+    let wanted = Wanted { receipt: true, ..Wanted::default() };
+    let mut answered = ground.engines[0].check_limits(&[call("l", "k", 4)], &wanted).await.unwrap();
+    let receipt = answered.checks.remove(0).receipt.unwrap();
+    assert_eq!(admitted(&ground.engines[0], 3).await, 3);
+    assert_eq!(ground.engines[0].refund(&name("l"), "k", &receipt, "").await.unwrap(), 4);
+    world.equal().await;
+    let rows = world.replicas[1].size().rows;
+    assert_eq!((used(&ground.engines[1]).await, rows), (3, 2), "both are there");
+}
+
 /// A counter of a replica has room for 1,024 who count in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn however_much_is_given_back_what_another_node_counts_is_heard_of() {

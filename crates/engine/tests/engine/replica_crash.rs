@@ -19,14 +19,18 @@ fn store(disk: &SimulatedDisk) -> Option<Embedded> {
 }
 
 /// Opens a replica, unless the disk goes down meanwhile.
-async fn open(disk: &SimulatedDisk) -> Option<Replica> {
-    Replica::open_on(store(disk)?, Options::default()).await.ok()
+pub async fn open_with(disk: &SimulatedDisk, options: Options) -> Option<Replica> {
+    Replica::open_on(store(disk)?, options).await.ok()
 }
 
 pub async fn up_again(disk: &SimulatedDisk) -> Replica {
+    up_again_with(disk, Options::default()).await
+}
+
+pub async fn up_again_with(disk: &SimulatedDisk, options: Options) -> Replica {
     disk.crash_at(None);
     disk.restart();
-    open(disk).await.expect("a disk that works")
+    open_with(disk, options).await.expect("a disk that works")
 }
 
 #[tokio::test]

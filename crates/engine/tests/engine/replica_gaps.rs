@@ -2,13 +2,18 @@
 
 use super::replica::{add, count};
 use super::replica_merge::repair;
-use baton_core::crdt::sync::{Next, Reply, Request};
-use baton_core::crdt::{Actor, Change, Delta, Dot, Edit, Entry, Hlc, Kind, Object};
+use super::replication::SOON;
+use baton_core::crdt::sync::{Next, Reply, Request, Shown};
+use baton_core::crdt::{Actor, Change, Context, Delta, Dot, Edit, Entry, Hlc, Kind, Object, Row, RowKey};
 use baton_engine::replica::{Failure, Limits, Options, Replica};
 
 /// Hardly anything is told of that isn't contiguous.
 fn few_gaps() -> Options {
-    Options { limits: Limits { gaps_max: 2, ..Limits::default() }, ..Options::default() }
+    with_gaps(2)
+}
+
+fn with_gaps(gaps_max: usize) -> Options {
+    Options { limits: Limits { gaps_max, ..Limits::default() }, ..Options::default() }
 }
 
 fn tags() -> Object {
@@ -54,6 +59,9 @@ async fn what_was_compared_is_read_and_removed_and_stays_over_a_restart_before_i
         read.context.len() < 15
             && (1..=5).all(|number| read.context.contains(Dot { actor: from.actor(), number }))
     );
+    // Also with one that says so, at once: nobody would tell of it later.
+    let again = tokio::time::timeout(SOON, to.after(&read.context)).await;
+    assert!(again.is_ok() && to.has_seen(&read.context), "it has read that itself");
     // What was read is what a removal with its context removes.
     let seen = Some((*read.context).clone());
     for n in [0_u32, 9] {
@@ -78,8 +86,7 @@ async fn more_gaps_than_others_can_read_are_not_made_until_all_was_compared() {
     let (_kept, from) = with_elements(40).await;
     let (_also, to) = {
         let directory = tempfile::tempdir().unwrap();
-        let options = Options { limits: Limits { gaps_max: 4, ..Limits::default() }, ..Options::default() };
-        let to = Replica::open(directory.path(), options).await.unwrap();
+        let to = Replica::open(directory.path(), with_gaps(4)).await.unwrap();
         (directory, to)
     };
     compare_only(&from, &to).await;
@@ -87,7 +94,7 @@ async fn more_gaps_than_others_can_read_are_not_made_until_all_was_compared() {
     for n in (0..40_u32).step_by(2) {
         match to.write(&[Edit::remove(&tags(), &n.to_be_bytes(), None)], None).await {
             Ok(_) => removed += 1,
-            Err(failure) => assert_eq!(failure, Failure::Busy),
+            Err(failure) => assert_eq!(failure, Failure::Partial),
         }
     }
     assert!((4..20).contains(&removed), "{removed}");
@@ -100,6 +107,122 @@ async fn more_gaps_than_others_can_read_are_not_made_until_all_was_compared() {
     }
     repair(&to, &from).await;
     assert_eq!((from.whole(), from.size().rows, count(&from)), (to.whole(), 21, 3));
+}
+
+/// Rows that another shows, whatever it has seen.
+pub async fn show(replica: &Replica, mut rows: Vec<(RowKey, Row)>) {
+    rows.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let shown = Shown { bucket: 0, after: None, to: None, rows, same: Default::default() };
+    assert!(replica.compare(&shown, &Context::default()).await.unwrap().is_complete());
+}
+
+/// A row with these.
+pub fn row(key: &RowKey, entries: Vec<(Dot, Entry)>) -> Row {
+    let change = Change { key: key.clone(), added: entries, removed: Vec::new() };
+    Row::default().after(&change, &Context::default())
+}
+
+#[tokio::test]
+async fn what_is_taken_in_while_rows_are_gathered_is_not_forgotten() {
+    const ENTRIES: u64 = 3000;
+    let directory = tempfile::tempdir().unwrap();
+    let replica = Replica::open(directory.path(), with_gaps(16)).await.unwrap();
+    let dot = |number: u64| Dot { actor: Actor([7; 16]), number: 2 * number };
+    let counter = |n: u64| {
+        let key = Object::plain("n", &format!("hits {n}")).row(Kind::Counter);
+        let entry = |number: u64| {
+            let slot = Actor(u128::from(number).to_be_bytes());
+            (dot(number), Entry::Tally { slot, added: 1, taken: 0 })
+        };
+        let entries = (1 + n * ENTRIES..=(n + 1) * ENTRIES).map(entry).collect();
+        (key.clone(), row(&key, entries))
+    };
+    let element = |n: u64| {
+        let key = tags().element(Kind::Set, &n.to_be_bytes());
+        (key.clone(), row(&key, vec![(dot(1_000_000 + n), Entry::Member)]))
+    };
+    // Until what is implied was gathered from rows, with each unit.
+    for n in 0..24 {
+        show(&replica, vec![counter(n), element(n)]).await;
+    }
+    for n in 20..24_u64 {
+        replica.write(&[Edit::remove(&tags(), &n.to_be_bytes(), None)], None).await.unwrap();
+        assert!(!replica.contains(&tags(), &n.to_be_bytes()).value, "{n} was known");
+    }
+}
+
+#[tokio::test]
+async fn what_tells_of_more_gaps_than_can_be_read_back_is_not_taken_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let replica = Replica::open(directory.path(), Options::default()).await.unwrap();
+    // What was removed while it waited to be told, as one change.
+    let told = |run: u8, count: u64| {
+        let removed = (1..=count).map(|number| Dot { actor: Actor([run; 16]), number: 2 * number }).collect();
+        let key = tags().element(Kind::Set, b"x");
+        let there = (Dot { actor: Actor([run; 16]), number: 2 * count + 2 }, Entry::Member);
+        Delta { changes: vec![Change { key, added: vec![there], removed }] }
+    };
+    assert_eq!(replica.merge(told(7, 4096)).await.unwrap().skipped, 1);
+    assert!(replica.merge(told(8, 1000)).await.unwrap().is_complete());
+    replica.close().await;
+    let replica = Replica::open(directory.path(), Options::default()).await.unwrap();
+    let context = replica.context();
+    let spans = |run| context.span_count(Actor([run; 16]));
+    assert_eq!((spans(7), spans(8)), (0, 1001));
+    assert_eq!(Context::decode(&context.encode()).as_ref(), Ok(&*context), "others can read it");
+}
+
+/// What only the one that is lost had may still come: nobody takes it for removed.
+#[tokio::test]
+async fn what_was_learned_of_half_from_a_replica_that_is_lost_can_be_ended_only_in_part_until_its_copy_is_back()
+ {
+    let (lost, from) = with_elements(40).await;
+    let gone = from.actor();
+    let (directories, [to, other]) = {
+        let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let to = Replica::open(directories[0].path(), with_gaps(4)).await.unwrap();
+        let other = Replica::open(directories[1].path(), with_gaps(4)).await.unwrap();
+        (directories, [to, other])
+    };
+    // Every second one has come when it is lost.
+    let half = |n: u32| {
+        let key = tags().element(Kind::Set, &n.to_be_bytes());
+        (key.clone(), row(&key, vec![(Dot { actor: gone, number: u64::from(n) + 1 }, Entry::Member)]))
+    };
+    show(&to, (0..40).step_by(2).map(half).collect()).await;
+    from.close().await;
+    repair(&to, &other).await;
+    repair(&other, &to).await;
+    assert_eq!((to.whole(), to.size().rows, other.size().rows), (other.whole(), 20, 20));
+    let mut removed = Vec::new();
+    for n in (0..40_u32).step_by(2) {
+        match to.write(&[Edit::remove(&tags(), &n.to_be_bytes(), None)], None).await {
+            Ok(_) => removed.push(n),
+            Err(failure) => assert_eq!(failure, Failure::Partial),
+        }
+    }
+    assert!((4..20).contains(&removed.len()), "{removed:?}");
+    // Retiring its run doesn't help, and loses nothing: all else is written.
+    assert_eq!(to.retire(gone).await, Err(Failure::Partial));
+    to.write(&add(3), None).await.unwrap();
+    to.write(&[Edit::insert(&tags(), &100_u32.to_be_bytes())], None).await.unwrap();
+    repair(&to, &other).await;
+    assert_eq!(to.whole(), other.whole());
+    // A copy of its directory is found.
+    let from = Replica::open(lost.path(), Options::default()).await.unwrap();
+    for replica in [&to, &other] {
+        repair(&from, replica).await;
+        repair(replica, &from).await;
+    }
+    assert!(to.retire(gone).await.is_ok());
+    for replica in [&from, &other] {
+        repair(&to, replica).await;
+    }
+    assert_eq!((to.whole(), to.whole()), (from.whole(), other.whole()));
+    for n in 0..40_u32 {
+        assert_eq!(to.contains(&tags(), &n.to_be_bytes()).value, !removed.contains(&n), "{n}");
+    }
+    drop(directories);
 }
 
 /// A counter that three replicas gave all their slots while they were apart.

@@ -4,7 +4,7 @@ use super::replica::{add, count};
 use baton_core::crdt::clock::DRIFT_MAX;
 use baton_core::crdt::sync::{Adoption, Answer, Ask, BUCKETS, Next, Range, Reply, Request};
 use baton_core::crdt::{Actor, Change, Context, Delta, Dot, Edit, Entry, Hlc, Kind, Object, Row, RowKey};
-use baton_engine::replica::{Merged, Options, Origin, Replica};
+use baton_engine::replica::{EDITS_MAX, Merged, Options, Origin, Replica};
 use baton_store::embedded::time::ManualTime;
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,8 +139,13 @@ async fn comparing_repairs_whatever_was_missed_removals_too() {
 async fn a_directory_restored_from_an_old_copy_loses_nothing_that_others_have() {
     let directory = tempfile::tempdir().unwrap();
     let Pair { other, .. } = pair().await;
+    let (tags, color) = (Object::plain("n", "tags"), Object::plain("n", "color"));
     let one = Replica::open(directory.path(), Options::default()).await.unwrap();
     one.write(&add(5), None).await.unwrap();
+    one.write(&[Edit::insert(&tags, b"a"), Edit::insert(&tags, b"b"), Edit::insert(&tags, b"c")], None)
+        .await
+        .unwrap();
+    one.write(&[Edit::put(&color, Kind::Register, b"red")], None).await.unwrap();
     one.close().await;
     let copy = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(directory.path()).unwrap() {
@@ -149,13 +154,26 @@ async fn a_directory_restored_from_an_old_copy_loses_nothing_that_others_have() 
     }
     let one = Replica::open(directory.path(), Options::default()).await.unwrap();
     one.write(&add(10), None).await.unwrap();
+    one.write(&[Edit::remove(&tags, b"a", None)], None).await.unwrap();
+    one.write(&[Edit::put(&color, Kind::Register, b"blue")], None).await.unwrap();
     repair(&one, &other).await;
+    other.write(&[Edit::remove(&tags, b"b", None)], None).await.unwrap();
     drop(one);
     let restored = Replica::open(copy.path(), Options::default()).await.unwrap();
+    // Before it has heard of anything: it still has what was removed, and what the register was.
+    assert_eq!(restored.elements(&tags, None, 9).value.items.len(), 3);
     restored.write(&add(100), None).await.unwrap();
+    restored.write(&[Edit::insert(&tags, b"d")], None).await.unwrap();
     repair(&restored, &other).await;
     repair(&other, &restored).await;
     assert_eq!((count(&other), count(&restored)), (115, 115));
+    for replica in [&other, &restored] {
+        assert_eq!(
+            replica.elements(&tags, None, 9).value.items,
+            [b"c".as_slice().into(), b"d".as_slice().into()]
+        );
+        assert_eq!(replica.register(&color).value.as_deref(), Some(b"blue".as_slice()));
+    }
     assert_eq!(other.whole(), restored.whole());
 }
 
@@ -194,6 +212,87 @@ async fn a_change_from_the_future_waits_and_holds_nothing_else_up() {
     replica.after(&[dot(1)].into_iter().collect()).await;
     assert_eq!(replica.register(&color).value.as_deref(), Some(b"red".as_slice()));
     assert_eq!(replica.size().held, 0);
+}
+
+/// Something is badly wrong with a clock, and memory has a bound.
+#[tokio::test]
+async fn only_so_many_changes_from_the_future_are_held_and_the_others_come_when_it_is_their_time() {
+    const HELD_MAX: usize = 1024;
+    const MORE: usize = 20;
+    let [directory, theirs] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let time = Arc::new(ManualTime::new(Duration::from_secs(1_000_000)));
+    let options = Options { time: time.clone(), ..Options::default() };
+    let replica = Replica::open(directory.path(), options).await.unwrap();
+    let fast = Arc::new(ManualTime::new(Duration::from_secs(1_000_000) + 2 * DRIFT_MAX));
+    let fast = Replica::open(theirs.path(), Options { time: fast, ..Options::default() }).await.unwrap();
+    let mut told = fast.changes();
+    let colors: Vec<_> = (0..HELD_MAX + MORE).map(|n| Object::plain("n", &format!("color {n}"))).collect();
+    for colors in colors.chunks(EDITS_MAX) {
+        let puts: Vec<_> = colors.iter().map(|color| Edit::put(color, Kind::Register, b"red")).collect();
+        fast.write(&puts, None).await.unwrap();
+    }
+    let (mut held, mut skipped) = (0, 0);
+    while let Ok(told) = told.try_recv() {
+        let merged = replica.merge(told.delta.clone()).await.unwrap();
+        (held, skipped) = (held + merged.held, skipped + merged.skipped);
+    }
+    assert_eq!((held, skipped), (HELD_MAX, MORE));
+    assert_eq!((replica.size().held, replica.size().rows), (HELD_MAX, 0));
+    assert!(replica.context().is_empty(), "it will be told again");
+    time.advance(2 * DRIFT_MAX);
+    repair(&fast, &replica).await;
+    assert_eq!((replica.whole(), replica.size().rows), (fast.whole(), HELD_MAX + MORE));
+    // What was held is known by now, and goes.
+    let gone = async {
+        while replica.size().held > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(super::replication::SOON, gone).await.expect("nothing is held for ever");
+}
+
+/// It was only cut off when it was taken for dead, and what it wrote then nobody had heard of.
+#[tokio::test]
+async fn a_run_that_is_retired_too_early_comes_with_what_it_had_and_can_be_retired_again() {
+    let Pair { one, other, .. } = pair().await;
+    let directory = tempfile::tempdir().unwrap();
+    let cut = Replica::open(directory.path(), Options::default()).await.unwrap();
+    let (tags, color, gone) = (Object::plain("n", "tags"), Object::plain("n", "color"), cut.actor());
+    cut.write(&[Edit::insert(&tags, b"heard of"), Edit::put(&color, Kind::Register, b"red")], None)
+        .await
+        .unwrap();
+    cut.write(&add(1), None).await.unwrap();
+    repair(&cut, &one).await;
+    cut.write(&[Edit::insert(&tags, b"unheard of"), Edit::put(&color, Kind::Register, b"blue")], None)
+        .await
+        .unwrap();
+    cut.write(&add(10), None).await.unwrap();
+    cut.close().await;
+    assert_eq!(one.retire(gone).await.unwrap(), 2);
+    let back = Replica::open(directory.path(), Options::default()).await.unwrap();
+    assert_ne!(back.actor(), gone);
+    for _ in 0..2 {
+        for (from, to) in [(&back, &one), (&one, &other), (&other, &back), (&one, &back)] {
+            repair(from, to).await;
+        }
+    }
+    assert_eq!((one.whole(), one.whole()), (back.whole(), other.whole()));
+    // All of it, and once.
+    assert_eq!((count(&one), one.elements(&tags, None, 9).value.items.len()), (11, 2));
+    assert_eq!(one.register(&color).value.as_deref(), Some(b"blue".as_slice()));
+    one.retire(gone).await.unwrap();
+    for to in [&other, &back] {
+        repair(&one, to).await;
+    }
+    for replica in [&one, &other, &back] {
+        assert_eq!((count(replica), replica.elements(&tags, None, 9).value.items.len()), (11, 2));
+        assert_eq!(replica.register(&color).value.as_deref(), Some(b"blue".as_slice()));
+        let rows = rows(replica).await;
+        let of_it = rows.iter().filter(|(_, row)| row.dots().any(|dot| dot.actor == gone));
+        // Only its total, which nobody else may move.
+        assert!(of_it.clone().all(|(key, _)| key.kind() == Kind::Counter), "{:?}", of_it.collect::<Vec<_>>());
+        assert!(replica.runs().iter().any(|run| run.actor == gone && run.is_retired));
+    }
 }
 
 #[tokio::test]

@@ -264,10 +264,15 @@ async fn bytes_on_the_wire(from: &Replica) -> u64 {
     }
 }
 
-/// A set with a thousand elements, of which `cycles` were removed and added again; what it takes on the wire and in a snapshot.
-async fn churned(cycles: u32) -> (u64, u64) {
+/// Of a log, before the next part begins.
+const SEGMENT_BYTES: u64 = 2 << 20;
+
+/// A set with a thousand elements, of which `cycles` were removed and added again; what it takes on the wire, in a snapshot, and in the whole
+/// directory, with the log since.
+async fn churned(cycles: u32) -> (u64, u64, u64) {
     let directory = tempfile::tempdir().unwrap();
-    let small = StoreOptions { segment_bytes: 2 << 20, snapshot_bytes: 1 << 20, ..StoreOptions::default() };
+    let small =
+        StoreOptions { segment_bytes: SEGMENT_BYTES, snapshot_bytes: 1 << 20, ..StoreOptions::default() };
     let store = Embedded::open(directory.path(), small).unwrap();
     let replica = Replica::open_on(store, ReplicaOptions::default()).await.unwrap();
     let (tags, pad) = (Object::plain("n", "tags"), Object::plain("n", "pad"));
@@ -302,14 +307,23 @@ async fn churned(cycles: u32) -> (u64, u64) {
         }
     }
     replica.close().await;
-    (wire, disk.expect("there is a snapshot"))
+    let files = std::fs::read_dir(directory.path()).unwrap();
+    let whole = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    (wire, disk.expect("there is a snapshot"), whole)
 }
 
 #[tokio::test]
 async fn a_set_that_was_changed_over_and_over_is_as_small_as_a_new_one() {
     // More by `BATON_SET_CYCLES`.
     let cycles = std::env::var("BATON_SET_CYCLES").ok().and_then(|count| count.parse().ok()).unwrap_or(4_000);
-    let ((fresh_wire, fresh_disk), (wire, disk)) = (churned(0).await, churned(cycles).await);
-    let shown = format!("on the wire {wire} beside {fresh_wire}, in a snapshot {disk} beside {fresh_disk}");
+    let ((fresh_wire, fresh_disk, fresh_whole), (wire, disk, whole)) =
+        (churned(0).await, churned(cycles).await);
+    let shown = format!(
+        "after {cycles} cycles: {wire} bytes on the wire beside {fresh_wire}, {disk} in a snapshot beside {fresh_disk}, {whole} in the directory \
+         beside {fresh_whole}"
+    );
+    println!("{shown}");
     assert!(wire < 2 * fresh_wire && disk < 2 * fresh_disk, "{shown}");
+    // The log is what it is whatever was written: it goes with the next snapshot.
+    assert!(whole < disk + 3 * SEGMENT_BYTES, "{shown}");
 }

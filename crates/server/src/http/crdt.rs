@@ -46,7 +46,7 @@ impl Read {
     /// The replica, when it has seen what it is to have seen, and a place for the call.
     pub(super) async fn begin<'a>(&self, exchange: &'a Exchange) -> Result<(&'a Opened, Place), Problem> {
         let opened = opened(exchange).await?;
-        if let Some(after) = self.after.as_ref().filter(|after| !opened.replica.context().covers(after)) {
+        if let Some(after) = self.after.as_ref().filter(|after| !opened.replica.has_seen(after)) {
             let _waiting = exchange.enter(Class::Waiting)?;
             self.wait_for(exchange, &opened.replica, after).await?;
         }
@@ -206,6 +206,14 @@ pub(super) async fn removed(exchange: &Exchange, kinds: &[CrdtKind]) -> Result<R
     Ok(json(StatusCode::OK, &RemovedResponse { status, name, context, replayed: written.replayed }))
 }
 
+/// Other writes go on.
+pub(super) fn partial() -> Problem {
+    let message = "this replica has only parts of what another one wrote, and can't remember more of it as removed until it \
+                   has compared itself with one that has all; try again after retryAfterMillis, or at another node; if none \
+                   has all any more, see docs/replication.md";
+    retry(ErrorBody::new(ErrorCode::Overloaded, message), RETRY_MILLIS).into()
+}
+
 fn unavailable(message: &str, is_unknown: bool) -> Problem {
     let body = ErrorBody::new(ErrorCode::ReplicaUnavailable, message);
     let outcome = is_unknown.then(|| "unknown".into());
@@ -225,6 +233,7 @@ impl From<Failure> for Problem {
                 retry(ErrorBody::new(ErrorCode::StoreFull, message), RETRY_MILLIS).into()
             }
             Failure::Busy => Self::overloaded("writes to the replica"),
+            Failure::Partial => partial(),
             Failure::RequestReused => {
                 let message = "this requestId came with another write before; use a new one for each write, the same \
                                one only to repeat a write unchanged";

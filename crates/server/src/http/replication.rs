@@ -164,6 +164,7 @@ fn unopened(error: OpenError) -> Problem {
 fn failed(failure: &Failure) -> Problem {
     match failure {
         Failure::Busy => Problem::overloaded("writes to the replica"),
+        Failure::Partial => super::crdt::partial(),
         failure => {
             tracing::error!(%failure, "what another replica told can't be taken in");
             Problem::not_ready("this node's replica can't be written; its log says why")

@@ -2,7 +2,8 @@
 
 use super::dot;
 use crate::crdt::context::{ACTORS_MAX, SPANS_MAX};
-use crate::crdt::{Actor, Context, Dot};
+use crate::crdt::seen::IMPLIED_SPANS_MAX;
+use crate::crdt::{Actor, Change, Context, Dot, Entry, Kind, Object, Row, Seen};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -31,6 +32,21 @@ proptest! {
         prop_assert_eq!(left.highest(super::actor(by)), highest.unwrap_or(0));
         let only = left.only(|actor| actor == super::actor(by));
         prop_assert_eq!(only, context(&a.iter().copied().filter(|(of, _)| *of == by).collect()));
+    }
+
+    #[test]
+    fn all_dots_together_fray_if_too_many_spans_are_left_of_one(a in dots(), b in dots(), most in 1..20_usize) {
+        let (known, told) = (context(&a), context(&b));
+        let mut both = known.clone();
+        both.join(&told);
+        let frays = told.actors().any(|actor| both.span_count(actor) > most.max(known.span_count(actor)));
+        prop_assert_eq!(known.would_fray_with(&told, most), frays);
+    }
+
+    #[test]
+    fn what_two_have_seen_covers_what_is_in_either(a in dots(), b in dots(), c in dots()) {
+        let both: BTreeSet<_> = a.union(&b).copied().collect();
+        prop_assert_eq!(context(&a).covers_with(&context(&b), &context(&c)), c.is_subset(&both));
     }
 
     #[test]
@@ -65,6 +81,32 @@ fn more_gaps_or_actors_than_are_remembered_are_told_before() {
         context.insert(Dot { actor: Actor(number.to_be_bytes()), number: 1 });
     }
     assert!(context.would_fray(dot(9, 1), SPANS_MAX));
+}
+
+#[test]
+fn a_replica_reads_its_own_gaps_however_many_and_another_s_up_to_a_bound() {
+    let context: Context = (1..=5 * SPANS_MAX as u64).map(|number| dot(1, 2 * number)).collect();
+    assert!(Context::decode(&context.encode()).is_err());
+    assert_eq!(Context::decode_own(&context.encode()), Ok(context));
+}
+
+/// Rows with many entries each, as counters of many slots are.
+#[test]
+fn what_rows_say_is_gathered_again_only_when_there_may_be_twice_as_much() {
+    let (mut seen, mut rows, mut gathered) = (Seen::new(Context::default(), 1), Vec::new(), 0);
+    let key = Object::plain("n", "hits").row(Kind::Counter);
+    let slot = super::actor(7);
+    for first in (0..4 * IMPLIED_SPANS_MAX as u64).step_by(1000) {
+        let dots = (first..first + 1000).map(|number| dot(1, 2 * number + 2));
+        let added = dots.map(|dot| (dot, Entry::Tally { slot, added: 1, taken: 0 })).collect();
+        let change = Change { key: key.clone(), added, removed: Vec::new() };
+        rows.push(Row::default().after(&change, &seen));
+        seen.imply(&change.dots().collect(), || {
+            gathered += 1;
+            rows.iter()
+        });
+    }
+    assert_eq!((gathered, seen.covers(&Context::span(dot(1, 1).actor, 2, 2))), (2, true));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Usage, the bound, what is given back, and what those are told who would decide in a process of their own.
 
-use super::table::Entry;
+use super::spread::Report;
+use super::table::{Entry, Place};
 use super::{Node, rule};
 use crate::failure::Failure;
 use crate::limit::calls::{LimitError, UsageState};
@@ -82,10 +83,26 @@ impl Node {
         self.gossip.want();
         let replica = self.gossip.opened().await.ok_or(Failure::Unavailable { unknown: false })?;
         let act = Act::Report { writer: Actor(receipt.id), added: 0, taken: receipt.amount };
-        let edit = Edit { key: window.refunds(limit, metered), act };
-        match replica.write(&[edit], None).await {
+        let refund = Edit { key: window.refunds(limit, metered), act };
+        // With what it was counted with, if that isn't written yet: or others would hear of what is given back first.
+        let place = Place { limit: limit.clone(), key: metered.into() };
+        let due = self.gossip.table.report_of(place, window);
+        let count = due.as_ref().map(|due| due.edit(self.gossip.writer));
+        let written =
+            match replica.write(&count.into_iter().chain([refund.clone()]).collect::<Vec<_>>(), None).await {
+                // If it is the count that can't be written, the other can.
+                Err(ReplicaFailure::Refused(_)) if due.is_some() => replica.write(&[refund], None).await,
+                written => written.inspect(|_| {
+                    if let Some(Report { place, window, tally }) = &due {
+                        self.gossip.table.reported(place, *window, *tally);
+                    }
+                }),
+            };
+        match written {
             Ok(_) => Ok(receipt.amount),
-            Err(ReplicaFailure::Busy | ReplicaFailure::Refused(_)) => Err(Failure::Overloaded.into()),
+            Err(ReplicaFailure::Busy | ReplicaFailure::Partial | ReplicaFailure::Refused(_)) => {
+                Err(Failure::Overloaded.into())
+            }
             Err(ReplicaFailure::Unknown) => Err(Failure::Unavailable { unknown: true }.into()),
             Err(_) => Err(Failure::Unavailable { unknown: false }.into()),
         }

@@ -7,7 +7,7 @@ use super::table::Place;
 use crate::engine::Node;
 use crate::metrics::Metrics;
 use crate::replica::{EDITS_MAX, Failure, Replica};
-use baton_core::crdt::{Act, Edit, RowKey};
+use baton_core::crdt::{Act, Actor, Edit, RowKey};
 use baton_core::limit::gossip::{Tally, Window, window};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,10 +29,19 @@ const MAPS_AT_ONCE: usize = 256;
 const SETTLE_WITHIN: Duration = Duration::from_secs(2);
 
 /// One thing to be written.
-struct Report {
-    place: Place,
-    window: Window,
-    tally: Tally,
+pub(super) struct Report {
+    pub place: Place,
+    pub window: Window,
+    pub tally: Tally,
+}
+
+impl Report {
+    /// As this run of a node writes it.
+    pub fn edit(&self, writer: Actor) -> Edit {
+        let Tally { added, taken } = self.tally;
+        let act = Act::Report { writer, added, taken };
+        Edit { key: self.window.row(&self.place.limit, &self.place.key), act }
+    }
 }
 
 /// Writes down what is due, until the node drains.
@@ -145,12 +154,7 @@ async fn write(node: Arc<Node>, replica: Option<Arc<Replica>>, reports: Vec<Repo
 
 async fn written(node: &Node, replica: Option<&Replica>, reports: &[Report]) -> Result<(), Failure> {
     let replica = replica.ok_or(Failure::Broken)?;
-    let edits = reports.iter().map(|Report { place, window, tally }| {
-        let Tally { added, taken } = *tally;
-        let act = Act::Report { writer: node.gossip.writer, added, taken };
-        Edit { key: window.row(&place.limit, &place.key), act }
-    });
-    let edits: Vec<_> = edits.collect();
+    let edits: Vec<_> = reports.iter().map(|report| report.edit(node.gossip.writer)).collect();
     let written = timeout(WRITE_WITHIN, replica.write(&edits, None)).await;
     written.unwrap_or(Err(Failure::Unknown)).map(drop)
 }

@@ -2,6 +2,7 @@
 //!
 //! There is an end to them. What is in the replica can be read from there again, so it makes way for others.
 
+use super::spread::Report;
 use crate::replica::Replica;
 use baton_core::Name;
 use baton_core::crdt::Actor;
@@ -237,6 +238,22 @@ impl Table {
         let Known { window, current, previous, .. } = &entry.known;
         let parts = [(*window, current.report()), (window.before(), previous.report())];
         parts.into_iter().filter_map(|(window, tally)| Some((window, tally?))).collect()
+    }
+
+    /// What a key has to tell of a window just now. It stays in line.
+    pub fn report_of(&self, place: Place, window: Window) -> Option<Report> {
+        let tally = {
+            let mut shard = self.shard(&place.limit, &place.key);
+            let known = &shard.find(&place.limit, &place.key)?.known;
+            if window == known.window {
+                known.current.report()
+            } else if window == known.window.before() {
+                known.previous.report()
+            } else {
+                None
+            }
+        };
+        Some(Report { place, window, tally: tally? })
     }
 
     /// That much is in the replica.
