@@ -207,10 +207,19 @@ impl Members {
         known.alive.keys().chain(&known.asked).copied().collect()
     }
 
-    /// Every session there was at some moment after `supposed` were taken to live. Whoever came meanwhile stays.
-    fn found(&self, alive: BTreeMap<NodeId, Arc<Session>>, supposed: &HashSet<NodeId>) {
+    /// Every session there was at some moment after `supposed` were taken to live, and this node's own as it is now. Whoever came
+    /// meanwhile stays.
+    fn found(
+        &self,
+        mut alive: BTreeMap<NodeId, Arc<Session>>,
+        supposed: &HashSet<NodeId>,
+        own: impl FnOnce() -> (NodeId, Session),
+    ) {
         let mut known = self.known();
         known.note_peak();
+        // Asked while nobody else says anything of it: what is said after it began to leave comes last.
+        let (node, session) = own();
+        alive.insert(node, Arc::new(session));
         for node in supposed {
             known.asked.remove(node);
             known.alive.remove(node);
@@ -265,10 +274,11 @@ fn say(node: &Node) -> (Session, Commit) {
 
 /// Makes this node's session: before it puts anything into the store that names it.
 pub(crate) async fn join(node: &Node, store: &dyn Store) -> Result<Revision, StoreError> {
-    let (session, commit) = say(node);
+    let (_, commit) = say(node);
     match store.commit(commit).await? {
         Outcome::Committed { revision, .. } => {
-            node.members.says(node.id, session);
+            // It may have begun to leave meanwhile.
+            node.members.says(node.id, own_session(node));
             Ok(revision)
         }
         Outcome::Conflict { .. } => unreachable!("nothing was checked"),
@@ -373,7 +383,7 @@ async fn renew(node: &Node, joined: &mut Revision) {
 /// Reads all sessions.
 async fn look(node: &Node) {
     let supposed = node.members.supposed();
-    let mut alive = BTreeMap::from([(node.id, Arc::new(own_session(node)))]);
+    let mut alive = BTreeMap::new();
     let mut after = None;
     loop {
         let range = Range { group: Group(0), prefix: SESSION.into(), after };
@@ -392,7 +402,9 @@ async fn look(node: &Node) {
             break;
         }
     }
-    node.members.found(alive, &supposed);
+    // What this node says by now: it may have begun to leave meanwhile.
+    node.members.found(alive, &supposed, || (node.id, own_session(node)));
+    node.forwarding.retain(|peer| node.members.session(peer).is_some());
     if let Some(was_behind) = node.members.was_behind() {
         let label = if was_behind { "behind" } else { "ahead" };
         Metrics::count(&node.metrics.other_rings, label);
@@ -407,9 +419,10 @@ mod tests {
     fn a_node_that_was_taken_for_dead_lives_again_once_its_session_is_found() {
         let (members, node) = (Members::default(), NodeId(7));
         assert!(members.may_live(node));
-        members.found(BTreeMap::new(), &members.supposed());
+        let own = || (NodeId(1), Session::default());
+        members.found(BTreeMap::new(), &members.supposed(), own);
         assert!(!members.may_live(node), "it was looked for");
-        members.found(BTreeMap::from([(node, Arc::default())]), &members.supposed());
+        members.found(BTreeMap::from([(node, Arc::default())]), &members.supposed(), own);
         assert!(members.may_live(node), "also if no hint said that it came");
     }
 }

@@ -16,6 +16,15 @@ pub struct Peer {
     pub proof: String,
 }
 
+/// What remained of a key at the store, without what the owner has debited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remained {
+    /// How much.
+    pub amount: u64,
+    /// How long ago that was heard.
+    pub ago_ms: u64,
+}
+
 /// What an owner says to a check that was forwarded to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PeerVerdict {
@@ -33,6 +42,8 @@ pub enum PeerVerdict {
         by_store: bool,
         /// Whether the key is hot: whoever forwards it does for a while what its definition says about that.
         is_hot: bool,
+        /// What remains of it at the store, where the policy of an outage divides that.
+        remained: Option<Remained>,
     },
     /// It doesn't own the key; who does, as far as it knows.
     NotOwner {

@@ -26,6 +26,7 @@ mod engine {
     mod outages;
     mod overflow;
     mod owned;
+    mod owned_outage;
     mod presence;
     mod promptly;
     mod replica;

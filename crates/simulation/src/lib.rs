@@ -10,7 +10,7 @@
 //! - `node`: what a node holds and knows
 //! - `mishaps`: crashes, joins, partitions, other definitions
 //! - [`world`]: what happens, in its order; `event`: what is to happen
-//! - [`tally`]: what was admitted when, and the most in any interval
+//! - [`tally`]: what was admitted when, and the most in any interval; [`sharp`]: what the algorithm itself allows of it
 //! - [`outcome`]: what came of it
 //! - [`svg`]: a plot of it
 //! - [`advice`]: which mechanism to choose, with figures from here where they can't be reckoned
@@ -25,6 +25,7 @@ mod mishaps;
 mod node;
 pub mod outcome;
 pub mod plan;
+pub mod sharp;
 mod store;
 pub mod svg;
 pub mod tally;
@@ -39,4 +40,5 @@ pub const SIMULATED: [Mechanism; 4] =
     [Mechanism::Central, Mechanism::Leased, Mechanism::Owned, Mechanism::Approximate];
 pub use outcome::{Outcome, Second};
 pub use plan::{Pattern, Plan, Unfit};
-pub use world::{allowed, run};
+pub use sharp::Closest;
+pub use world::{allowed, run, run_on};

@@ -22,7 +22,7 @@ pub enum Mishap {
 }
 
 /// How long it takes until a node has heard of another definition, at most.
-const HEARD_US: u64 = 1_000_000;
+pub const HEARD_US: u64 = 1_000_000;
 
 /// When the definition changes, and when each place hears of that.
 pub fn changes(plan: &Plan) -> (Vec<u64>, Vec<(u64, usize, Mishap)>) {

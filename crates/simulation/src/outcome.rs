@@ -1,6 +1,7 @@
 //! What came of a simulation.
 
 use crate::plan::Plan;
+use crate::sharp::Closest;
 use baton_core::limit::{Definition, bound};
 use serde::Serialize;
 
@@ -32,14 +33,21 @@ pub struct Outcome {
     pub added_latency_micros: f64,
     /// What part of its checks the node admitted that admitted the smallest.
     pub worst_node_share: f64,
+    /// Of all that was admitted, what outage policies did.
+    #[serde(skip)]
+    pub by_policies: u64,
+    /// Where the rest of it came nearest to what the algorithm allows at once; nothing if there is no number for that, or no rest.
+    #[serde(skip)]
+    pub closest: Option<Closest>,
     /// By second.
     pub seconds: Vec<Second>,
 }
 
 impl Outcome {
-    /// Whether no interval had more than the bound; a bound without a number is kept.
+    /// Whether no interval had more than the bound, and what policies didn't admit was never more than the algorithm allows at once; a
+    /// bound without a number is kept.
     pub fn keeps_its_bound(&self) -> bool {
-        self.bound.is_none_or(|bound| self.worst <= bound)
+        self.bound.is_none_or(|bound| self.worst <= bound) && self.closest.is_none_or(Closest::is_within)
     }
 }
 

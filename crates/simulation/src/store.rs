@@ -57,6 +57,11 @@ impl Store {
         &self.checks[version][key]
     }
 
+    /// Which definition a key's meter follows; nothing before there is one.
+    pub fn followed(&self, key: usize) -> Option<usize> {
+        Some(self.meters[key].as_ref()?.version as usize - 1)
+    }
+
     fn seen(&self, version: usize, key: usize) -> Seen {
         let rule = &self.check_of(version, key).rule;
         self.meters[key].as_ref().map(|meter| Seen::of(meter, rule)).unwrap_or_default()

@@ -1,6 +1,7 @@
 //! What was admitted when, and the most of a key in any interval as long as the window.
 
 use crate::outcome::Second;
+use crate::sharp::Sharp;
 use std::collections::VecDeque;
 
 /// Counts while a simulation runs.
@@ -11,8 +12,21 @@ pub struct Tally {
     recent: Vec<Recent>,
     /// The most that any key had.
     pub worst: u64,
+    /// What outage policies admitted.
+    pub by_policies: u64,
+    /// Judges the rest.
+    pub sharp: Option<Sharp>,
     /// By second.
     pub seconds: Vec<Second>,
+}
+
+/// Why something was admitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// There was room for it: at the store, or in what that had lent.
+    Limit,
+    /// An outage policy.
+    Policy,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -24,12 +38,14 @@ struct Recent {
 
 impl Tally {
     /// Of nothing yet.
-    pub fn new(keys: u64, window_ms: u64, duration_ms: u64) -> Self {
+    pub fn new(keys: u64, window_ms: u64, duration_ms: u64, sharp: Option<Sharp>) -> Self {
         let seconds = duration_ms.div_ceil(1_000) as usize;
         Self {
             window_ms,
             recent: vec![Recent::default(); keys as usize],
             worst: 0,
+            by_policies: 0,
+            sharp,
             seconds: vec![Second::default(); seconds],
         }
     }
@@ -40,8 +56,13 @@ impl Tally {
         &mut self.seconds[((at_us / 1_000_000) as usize).min(last)]
     }
 
-    /// Some were admitted.
-    pub fn admit(&mut self, key: usize, at_us: u64) {
+    /// One was admitted.
+    pub fn admit(&mut self, key: usize, at_us: u64, by: By) {
+        match (by, &mut self.sharp) {
+            (By::Policy, _) => self.by_policies += 1,
+            (By::Limit, Some(sharp)) => sharp.admit(key, at_us),
+            (By::Limit, None) => {}
+        }
         self.second(at_us).admitted += 1;
         let at_ms = at_us / 1_000;
         let recent = &mut self.recent[key];
@@ -67,22 +88,22 @@ mod tests {
 
     #[test]
     fn the_worst_interval_may_begin_anywhere_and_is_of_one_key() {
-        let mut tally = Tally::new(2, 100, 2_000);
+        let mut tally = Tally::new(2, 100, 2_000, None);
         for ms in [0, 60, 99, 120, 159, 160] {
-            tally.admit(0, ms * 1_000);
+            tally.admit(0, ms * 1_000, By::Limit);
         }
         assert_eq!(
             tally.worst, 4,
             "from 60 to 159: the one at 160 comes after an interval that begins at 60"
         );
         for _ in 0..4 {
-            tally.admit(1, 160_000);
+            tally.admit(1, 160_000, By::Policy);
         }
         assert_eq!(tally.worst, 4);
-        tally.admit(1, 259_999);
+        tally.admit(1, 259_999, By::Limit);
         assert_eq!(tally.worst, 5);
-        tally.admit(1, 260_000);
+        tally.admit(1, 260_000, By::Limit);
         assert_eq!(tally.worst, 5);
-        assert_eq!(tally.seconds[0].admitted, 12);
+        assert_eq!((tally.seconds[0].admitted, tally.by_policies), (12, 4));
     }
 }

@@ -6,8 +6,9 @@ use crate::mishaps::{self, Mishap};
 use crate::node::{Held, Node, Waiting};
 use crate::outcome::{Outcome, bound_of};
 use crate::plan::{Plan, Unfit};
+use crate::sharp::Sharp;
 use crate::store::{Store, key_name};
-use crate::tally::Tally;
+use crate::tally::{By, Tally};
 use crate::traffic::Traffic;
 use baton_core::Revision;
 use baton_core::limit::holder::{self, Step, Waits};
@@ -57,10 +58,21 @@ pub fn run(
     plan: &Plan,
     mechanism: Mechanism,
     allowed: &[u64],
+    told: impl FnMut(u64),
+) -> Result<Outcome, Unfit> {
+    run_on(plan, mechanism, allowed, told, Clone::clone)
+}
+
+/// The same on a store that goes by other definitions than it was told: what is wrong with that has to show.
+pub fn run_on(
+    plan: &Plan,
+    mechanism: Mechanism,
+    allowed: &[u64],
     mut told: impl FnMut(u64),
+    at_store: impl Fn(&Definition) -> Definition,
 ) -> Result<Outcome, Unfit> {
     plan.check()?;
-    let mut world = World::new(plan, mechanism);
+    let mut world = World::new(plan, mechanism, at_store);
     let mut traffic = Traffic::new(plan).peekable();
     let mut next_told_us = 0;
     loop {
@@ -111,7 +123,7 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(plan: &'a Plan, mechanism: Mechanism) -> Self {
+    fn new(plan: &'a Plan, mechanism: Mechanism, at_store: impl Fn(&Definition) -> Definition) -> Self {
         let definitions = definitions(plan, mechanism);
         let terms = definitions.iter().map(|definition| holder::terms(definition, "", Identity::default()));
         let mut dice = Dice::new(plan.seed, 2);
@@ -126,14 +138,19 @@ impl<'a> World<'a> {
             terms: terms.collect(),
             version: 0,
             now_us: 0,
-            store: Store::new(&definitions, plan.keys),
+            store: Store::new(&definitions.iter().map(at_store).collect::<Vec<_>>(), plan.keys),
             nodes: nodes.collect(),
             weights: Skewed::new(plan.places(), plan.node_skew),
             queue: Queue::default(),
             latency: Dice::new(plan.seed, 4),
             settled: BTreeSet::new(),
             debts: 0,
-            tally: Tally::new(plan.keys, plan.definition.window_ms, plan.duration_ms),
+            tally: Tally::new(
+                plan.keys,
+                plan.definition.window_ms,
+                plan.duration_ms,
+                Sharp::new(plan, &definitions),
+            ),
             local: 0,
             waited_us: 0,
             definitions,
@@ -232,8 +249,8 @@ impl<'a> World<'a> {
                 held.waiting.push(Waiting { arrived_us, waits: waits + 1 });
             }
             Step::Wait | Step::Renew(_) | Step::Ask { .. } => self.ask_store(place, key, arrived_us),
-            Step::Spent { .. } => self.decided_here(place, key, arrived_us, true),
-            Step::Refused { .. } => self.decided_here(place, key, arrived_us, false),
+            Step::Spent { .. } => self.decided_here(place, key, arrived_us, Some(By::Limit)),
+            Step::Refused { .. } => self.decided_here(place, key, arrived_us, None),
         }
         if let Step::Renew(message) = step {
             self.tell_store(place, key, message);
@@ -242,17 +259,17 @@ impl<'a> World<'a> {
         }
     }
 
-    fn decided_here(&mut self, place: usize, key: usize, arrived_us: u64, is_admitted: bool) {
+    fn decided_here(&mut self, place: usize, key: usize, arrived_us: u64, admitted: Option<By>) {
         self.local += 1;
         self.waited_us += self.now_us - arrived_us;
-        if is_admitted {
-            self.admitted(place, key);
+        if let Some(by) = admitted {
+            self.admitted(place, key, by);
         }
     }
 
-    fn admitted(&mut self, place: usize, key: usize) {
+    fn admitted(&mut self, place: usize, key: usize, by: By) {
         self.nodes[place].admitted += 1;
-        self.tally.admit(key, self.now_us);
+        self.tally.admit(key, self.now_us, by);
     }
 
     fn ask_store(&mut self, place: usize, key: usize, arrived_us: u64) {
@@ -326,13 +343,14 @@ impl<'a> World<'a> {
         self.tally.second(now_us).store_operations += 1;
         let back_us = self.way_us();
         let Call { key, version, .. } = call;
+        let mut admitted = false;
         let said = match &call.asks {
             Asks::Check { arrived_us } => {
                 let asks_when = self.terms[version].is_some();
                 self.store.check(version, key, now_us, asks_when).map(|checked| {
                     self.waited_us += now_us + back_us - arrived_us;
                     if checked.is_admitted {
-                        self.admitted(call.place, key);
+                        admitted = true;
                     }
                     Said::Checked(checked)
                 })
@@ -348,6 +366,13 @@ impl<'a> World<'a> {
                 }),
             },
         };
+        // By the definition that it follows by then.
+        if let Some((sharp, followed)) = self.tally.sharp.as_mut().zip(self.store.followed(key)) {
+            sharp.follow(key, followed, now_us);
+        }
+        if admitted {
+            self.admitted(call.place, key, By::Limit);
+        }
         let said = said.unwrap_or(Said::Outdated { version: self.version });
         // An answer on its way when the line is cut is lost, although what it says has happened.
         match self.nodes[call.place].is_cut(now_us) {
@@ -424,7 +449,7 @@ impl<'a> World<'a> {
                 let defined = Defined { definition, version: Revision(node.version as u64 + 1) };
                 let rule = defined.exact_rule(&key_name(call.key), None);
                 let is_admitted = node.decide_alone(call.key, &defined.definition, &rule, member, now_ms);
-                self.decided_here(call.place, call.key, arrived_us, is_admitted);
+                self.decided_here(call.place, call.key, arrived_us, is_admitted.then_some(By::Policy));
             }
             Asks::Lease { row, message } => {
                 let held = node.held.get_mut(&call.key).filter(|held| held.row == row);
@@ -497,6 +522,8 @@ impl<'a> World<'a> {
             local_share: part(self.local, offered),
             added_latency_micros: part(self.waited_us, offered),
             worst_node_share,
+            by_policies: tally.by_policies,
+            closest: tally.sharp.and_then(|sharp| sharp.closest),
             seconds: tally.seconds,
         }
     }

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't be set up should stop there")]
 
-use baton_core::limit::{Definition, Policy};
+use baton_core::limit::{Definition, Policy, slack};
 use baton_core::meter::{Algorithm, Reclaim};
 use baton_simulation::plan::definition;
-use baton_simulation::{Mechanism, Outcome, Pattern, Plan, SIMULATED, allowed, run, svg};
+use baton_simulation::{Closest, Mechanism, Outcome, Pattern, Plan, SIMULATED, allowed, run, run_on, svg};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 /// Histories tried with each algorithm and mechanism; `BATON_SIMULATED_HISTORIES` makes them more, and `BATON_SIMULATED_MECHANISM`
 /// tries only one mechanism.
@@ -18,14 +20,24 @@ fn outcome(plan: &Plan, mechanism: Mechanism) -> Outcome {
     run(plan, mechanism, &allowed(plan).unwrap(), |_| {}).unwrap()
 }
 
+/// One of so many, for a purpose of its own: what one purpose has says nothing about what another one has.
+fn drawn(seed: u64, purpose: u64, of: u64) -> u64 {
+    let mut word = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ purpose.wrapping_mul(0xd1b5_4a32_d192_ed03);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (word ^ (word >> 31)) % of
+}
+
 /// A plan in which everything goes wrong, different for each seed.
 fn troubled(seed: u64, algorithm: Algorithm) -> Plan {
-    let some = |of: u64, salt: u64| (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (salt * 5)) % of;
+    let some = |of: u64, purpose: u64| drawn(seed, purpose, of);
     let limit = [100, 400, 1_000][some(3, 1) as usize];
     let window_ms = [500, 1_000, 3_000][some(3, 2) as usize];
     let burst = (algorithm == Algorithm::TokenBucket).then(|| [limit, limit / 4][some(2, 3) as usize]);
     let on_failure = Policy::ALL[some(Policy::ALL.len() as u64, 4) as usize];
     let sync_ms = [None, Some(50), Some(200), Some(500)][some(4, 9) as usize];
+    let epsilon = [None, Some(0), Some(50_000), Some(200_000)][some(4, 13) as usize];
     // Of the limit, from half to twice of it.
     let rate = limit * 1_000 / window_ms * (50 + some(150, 5)) / 100;
     Plan {
@@ -39,32 +51,73 @@ fn troubled(seed: u64, algorithm: Algorithm) -> Plan {
         joins: 2,
         partitions: [0, 3, 12][some(3, 11) as usize],
         partition_ms: [800, 4_000][some(2, 12) as usize],
-        changes: [0, 3][some(2, 9) as usize],
+        changes: [0, 3][some(2, 14) as usize],
         ..Plan::new(
             rate,
             4,
-            Definition { burst, on_failure, sync_ms, ..definition(algorithm, limit, window_ms) },
+            Definition { burst, on_failure, sync_ms, epsilon, ..definition(algorithm, limit, window_ms) },
         )
     }
 }
+
+/// How near histories of one kind came to what is allowed.
+#[derive(Clone, Copy, Default)]
+struct Near {
+    histories: u64,
+    /// Of them, those in which all was used that is allowed at once.
+    full: u64,
+    closest: Closest,
+    /// The most in any interval, with what policies admitted, beside the bound with theirs.
+    worst: Closest,
+}
+
+impl Near {
+    fn note(&mut self, outcome: &Outcome) {
+        let part = |one: Closest| one.most as f64 / one.allowed.max(1) as f64;
+        self.histories += 1;
+        if let Some(closest) = outcome.closest {
+            self.full += u64::from(closest.most >= closest.allowed);
+            if part(closest) >= part(self.closest) {
+                self.closest = closest;
+            }
+        }
+        let worst = Closest { most: outcome.worst, allowed: outcome.bound.unwrap_or(u64::MAX) };
+        if part(worst) >= part(self.worst) {
+            self.worst = worst;
+        }
+    }
+}
+
+type Nearest = Mutex<BTreeMap<String, Near>>;
 
 #[test]
 fn no_history_of_any_algorithm_and_mechanism_goes_above_its_bound() {
     let histories = std::env::var("BATON_SIMULATED_HISTORIES").ok().and_then(|text| text.parse().ok());
     let histories: u64 = histories.unwrap_or(HISTORIES);
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let nearest = Nearest::default();
     std::thread::scope(|scope| {
         for thread in 0..threads {
+            let nearest = &nearest;
             scope.spawn(move || {
                 for seed in (thread..histories).step_by(threads as usize) {
-                    ALGORITHMS.into_iter().for_each(|algorithm| judge(seed, algorithm));
+                    ALGORITHMS.into_iter().for_each(|algorithm| judge(seed, algorithm, nearest));
                 }
             });
         }
     });
+    for (kind, Near { histories, full, closest, worst }) in nearest.into_inner().unwrap() {
+        println!(
+            "{kind}: {histories} histories; at once {} where {} are allowed, and as much as that in {full}; with what policies admitted \
+             {} in a window, of {}",
+            closest.most, closest.allowed, worst.most, worst.allowed
+        );
+        let is_near = 10 * closest.most >= 9 * closest.allowed;
+        assert!(is_near, "{kind}: nothing came near to the bound, so nothing is shown by keeping it");
+    }
 }
 
-fn judge(seed: u64, algorithm: Algorithm) {
+fn judge(seed: u64, algorithm: Algorithm, nearest: &Nearest) {
     let plan = troubled(seed, algorithm);
     let only = std::env::var("BATON_SIMULATED_MECHANISM").ok();
     let is_tried = |mechanism: &&Mechanism| only.as_ref().is_none_or(|only| only == mechanism.as_str());
@@ -74,10 +127,49 @@ fn judge(seed: u64, algorithm: Algorithm) {
         assert!(outcome.admitted > 0, "seed {seed}, {algorithm:?}, {mechanism:?}: nothing happened");
         assert!(
             outcome.keeps_its_bound(),
-            "seed {seed}, {algorithm:?}, {mechanism:?}: {} of {:?} in {plan:?}",
+            "seed {seed}, {algorithm:?}, {mechanism:?}: {} of {:?}, at once {:?} in {plan:?}",
             outcome.worst,
-            outcome.bound
+            outcome.bound,
+            outcome.closest
         );
+        nearest
+            .lock()
+            .unwrap()
+            .entry(format!("{algorithm:?}, {}", mechanism.as_str()))
+            .or_default()
+            .note(&outcome);
+    }
+}
+
+/// What is wrong at the store, and with which mechanism that has to show.
+type Flaw = (&'static str, Mechanism, fn(&Definition) -> Definition);
+
+/// Each of these lets a little more pass than may, and stays far below twice the limit.
+const FLAWS: [Flaw; 2] = [
+    ("epsilon is doubled", Mechanism::Approximate, |definition| Definition {
+        epsilon: Some(2 * definition.epsilon.unwrap_or(slack::EPSILON)),
+        ..definition.clone()
+    }),
+    ("the limit is a twentieth higher", Mechanism::Leased, |definition| Definition {
+        limit: definition.limit + definition.limit / 20,
+        burst: definition.burst.map(|burst| burst + burst / 20),
+        ..definition.clone()
+    }),
+];
+
+#[test]
+fn a_store_that_lets_a_little_too_much_pass_is_noticed_whatever_the_algorithm() {
+    for (flaw, mechanism, at_store) in FLAWS {
+        for algorithm in ALGORITHMS {
+            let is_noticed = |seed: &u64| {
+                let plan = troubled(*seed, algorithm);
+                let wrong = run_on(&plan, mechanism, &[], |_| {}, at_store).unwrap();
+                !wrong.keeps_its_bound()
+            };
+            let noticed = (0..HISTORIES).filter(is_noticed).count();
+            println!("{flaw}, {algorithm:?}: noticed in {noticed} of {HISTORIES} histories");
+            assert!(noticed > 0, "{flaw}, {algorithm:?}");
+        }
     }
 }
 

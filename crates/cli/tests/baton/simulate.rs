@@ -26,9 +26,16 @@ fn the_example_of_twenty_nodes_is_advised_as_it_is_simulated() {
     let advice = as_json(&[&["advise"], &example[..]].concat());
     assert_eq!(advice["recommendation"]["mechanism"], "leased");
     let simulated = as_json(&[&["simulate", "--duration", "4s"], &example[..]].concat());
-    for mechanism in ["central", "leased", "approximate"] {
+    for mechanism in ["central", "leased", "owned", "approximate"] {
         let (advised, outcome) =
             (of(&advice["mechanisms"], mechanism), of(&simulated["outcomes"], mechanism));
+        let [advised_micros, micros] =
+            [advised, outcome].map(|figures| figures["addedLatencyMicros"].as_f64().unwrap());
+        // Those who hold something wait only at the very start.
+        assert!(
+            (advised_micros - micros).abs() <= (micros / 10.0).max(10.0),
+            "{mechanism}: a wait of {advised_micros} us is advised, {micros} are waited"
+        );
         let advised_operations = advised["storeOperationsPerSecond"].as_f64().unwrap();
         // The first seconds find out what is needed.
         let seconds = outcome["seconds"].as_array().unwrap()[2..].iter();
@@ -50,7 +57,7 @@ fn overload_is_advised_as_it_is_simulated() {
     let example = ["--rate", "1300", "--nodes", "10", "--limit", "1000"];
     let advice = as_json(&[&["advise"], &example[..]].concat());
     let simulated = as_json(&[&["simulate", "--seed", "5"], &example[..]].concat());
-    for mechanism in ["leased", "approximate"] {
+    for mechanism in ["leased", "owned", "approximate"] {
         let (advised, outcome) =
             (of(&advice["mechanisms"], mechanism), of(&simulated["outcomes"], mechanism));
         assert_eq!(advised["isMost"], false);

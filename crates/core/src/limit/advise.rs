@@ -1,6 +1,6 @@
 //! Which mechanism to choose: what each of them costs and risks for a given traffic, and one recommendation with its reason.
 //!
-//! Figures follow from the same defaults that leases and slack have; a test holds them against a simulation. They are for traffic that
+//! What nodes say to the store to live is the same for all, and not among the figures. Figures follow from the same defaults that leases and slack have; a test holds them against a simulation. They are for traffic that
 //! is spread evenly over nodes and keys: uneven traffic costs about as much, since what a key needs follows its use. Where about as much is
 //! wanted as there is, holders get in each other's way, and who gets what is chance: that is measured by whoever can, not reckoned.
 
@@ -17,10 +17,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How long a forwarded check may wait for others to go with it. Another node is taken to be as far away as the store.
-const BATCH_US: u64 = 500;
-/// How often a node says to the store that it lives, if it owns keys.
-const SESSION_EVERY_MS: u64 = 3_000;
 /// Beyond this part of the limit, in hundredths, what holders ask for is measured rather than reckoned.
 const RECKONED_PERCENT: u128 = 75;
 
@@ -166,14 +162,14 @@ fn figures(question: &Question, way: Way, measured: impl Fn(Mechanism) -> Option
     match way {
         Way::Central => plain,
         Way::Leased => {
-            let Asked { store_operations, is_most, is_short, waited_us } =
+            let Asked { store_operations, is_most, is_short, waited_us, .. } =
                 asked(Mechanism::Leased, question.nodes);
             let outage = "what is leased is spent first, then the policy decides";
             Figures { store_operations, is_most, is_short, added_latency_us: waited_us, outage, ..plain }
         }
         Way::Approximate => {
             let worst = bound(&of(Mechanism::Approximate), "", question.nodes, "").worst();
-            let Asked { store_operations, is_most, is_short, waited_us } =
+            let Asked { store_operations, is_most, is_short, waited_us, .. } =
                 asked(Mechanism::Approximate, question.nodes);
             Figures {
                 store_operations,
@@ -188,14 +184,16 @@ fn figures(question: &Question, way: Way, measured: impl Fn(Mechanism) -> Option
         }
         Way::Owned => {
             // The owner debits ahead of what it admits, by the chunks of a lease, and is alone in that.
-            let Asked { store_operations, is_most, is_short, .. } = asked(Mechanism::Owned, 1);
-            let sessions = question.nodes as f64 * 1_000.0 / SESSION_EVERY_MS as f64;
+            let Asked { store_operations, is_most, is_short, waited_us, is_reckoned } =
+                asked(Mechanism::Owned, 1);
+            // Another node is taken to be as far away as the store. What is forwarded goes at once, or behind what is under way.
             let away = (question.nodes - 1) as f64 / question.nodes.max(1) as f64;
             Figures {
-                store_operations: store_operations.min(rate) + sessions,
+                store_operations: store_operations.min(rate),
                 is_most,
                 is_short,
-                added_latency_us: away * (latency_us + BATCH_US as f64 / 2.0),
+                // What was measured has it already; and where there is nothing to hold, nothing is forwarded.
+                added_latency_us: if is_reckoned { away * latency_us + waited_us } else { waited_us },
                 outage: "the owner spends what it has debited, then the policy decides",
                 ..plain
             }
@@ -234,6 +232,8 @@ struct Asked {
     is_short: bool,
     /// What a check waits for it, on average.
     waited_us: f64,
+    /// Whether there is something to hold, and nobody has measured.
+    is_reckoned: bool,
 }
 
 impl Asked {
@@ -249,7 +249,8 @@ impl Asked {
             (None, Some(Pace::Short)) => (2.0 * rate, latency_us),
             (None, None) => (rate, latency_us),
         };
-        Self { store_operations, is_most: is_short && measured.is_none(), is_short, waited_us }
+        let is_reckoned = measured.is_none() && pace.is_some();
+        Self { store_operations, is_most: is_short && measured.is_none(), is_short, waited_us, is_reckoned }
     }
 }
 

@@ -185,7 +185,7 @@ impl Node {
         let asked: Vec<_> = (0..calls.len()).filter(|index| checks[*index].is_none()).collect();
         if refused.is_none() && !asked.is_empty() {
             let calls: Vec<_> = asked.iter().map(|index| calls[*index].clone()).collect();
-            let answered = self.ask_the_store(calls, wanted, only_looks, rooms, until).await?;
+            let answered = self.ask_the_store(calls, wanted, only_looks, rooms, until, is_forwarded).await?;
             refused = answered.refused.map(|(place, denial)| (asked[answered.indices[place]], denial));
             for (index, checked) in answered.indices.into_iter().zip(answered.checks) {
                 checks[asked[index]] = Some(checked);
@@ -280,6 +280,7 @@ impl Node {
         only_looks: bool,
         rooms: Vec<Room>,
         until: Instant,
+        is_forwarded: bool,
     ) -> Result<Answered, LimitError> {
         let is_audited = !rooms.is_empty();
         let (node, wanted) = (self.clone(), wanted.clone());
@@ -289,6 +290,8 @@ impl Node {
             }
             let answered = match node.check_centrally(&calls, &wanted, only_looks, until).await {
                 Ok(answered) => answered,
+                // A policy's decision is each node's own: whoever forwarded it has a share too, and owes what it admits of that.
+                Err(error) if is_forwarded => return Err(error),
                 Err(error) => node.fall_back(&calls, &wanted, only_looks, error)?,
             };
             node.audit_checks(&calls, &wanted, &answered, rooms, until).await?;

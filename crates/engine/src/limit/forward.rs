@@ -21,6 +21,8 @@ const BATCH_MAX: usize = 1_000;
 const WAITING_MAX: usize = 10_000;
 /// An owner that takes longer is done without.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
+/// How long an owner takes to decide at most: the rest is for the way there and back.
+pub(super) const DECIDE_MAX: Duration = Duration::from_millis(400);
 /// For how long an owner that didn't answer isn't asked.
 const AWAY: Duration = Duration::from_secs(1);
 
@@ -41,6 +43,11 @@ struct Line {
 impl Forwarding {
     fn lines(&self) -> MutexGuard<'_, HashMap<NodeId, Line>> {
         self.lines.lock().expect("no panic while held")
+    }
+
+    /// Forgets who doesn't live any more. What is under way there ends by itself.
+    pub fn retain(&self, lives: impl Fn(NodeId) -> bool) {
+        self.lines().retain(|peer, line| line.is_under_way || lives(*peer));
     }
 
     /// From when on others can be reached.
@@ -127,5 +134,23 @@ impl Node {
             lines.remove(&peer);
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_of_a_node_that_is_gone_unless_something_is_under_way_to_it() {
+        let forwarding = Forwarding::default();
+        let away_until = Some(Instant::now() + AWAY);
+        for (node, is_under_way) in [(1, false), (2, true), (3, false)] {
+            forwarding.lines().insert(NodeId(node), Line { is_under_way, away_until, ..Line::default() });
+        }
+        forwarding.retain(|node| node == NodeId(3));
+        let mut kept: Vec<_> = forwarding.lines().keys().copied().collect();
+        kept.sort_unstable();
+        assert_eq!(kept, [NodeId(2), NodeId(3)]);
     }
 }

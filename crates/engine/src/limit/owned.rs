@@ -11,8 +11,9 @@
 use super::calls::{Answered, CheckCall, Checked, Denial, Source};
 use super::check::Wanted;
 use super::definitions::Current;
+use super::forward::DECIDE_MAX;
 use crate::engine::{Engine, Node};
-use crate::peers::{PeerVerdict, Peers};
+use crate::peers::{PeerVerdict, Peers, Remained};
 use baton_core::Key;
 use baton_core::cluster::is_proved;
 use baton_core::limit::holder::terms;
@@ -51,12 +52,17 @@ impl Engine {
         if let Some(ring) = ring {
             self.node.members.compare(ring);
         }
-        // Each by itself: one that has to ask the store doesn't hold up those behind it.
-        let one = |call: &CheckCall| tokio::spawn(self.node.clone().decide_as_owner(call.clone()));
+        // Each by itself, and for no longer than its answer is waited for: one that has to ask a slow store is left to whoever
+        // forwarded it, and keeps none of the others from being answered. What it was about to spend stays unspent.
+        let one = |call: &CheckCall| {
+            let deciding = self.node.clone().decide_as_owner(call.clone());
+            tokio::spawn(tokio::time::timeout(DECIDE_MAX, deciding))
+        };
         let deciding: Vec<_> = calls.iter().map(one).collect();
         let mut verdicts = Vec::with_capacity(calls.len());
         for deciding in deciding {
-            verdicts.push(deciding.await.unwrap_or(PeerVerdict::Undecided));
+            let decided = deciding.await.ok().and_then(Result::ok);
+            verdicts.push(decided.unwrap_or(PeerVerdict::Undecided));
         }
         verdicts
     }
@@ -108,12 +114,22 @@ impl Node {
             self.members.meet(other, until.min(Instant::now() + MEET_MAX)).await;
             verdict = self.forward(other, call, until).await?;
         }
-        let PeerVerdict::Decided { denial, capacity, remaining, reset_ms, by_store, is_hot } = verdict else {
+        let PeerVerdict::Decided { denial, capacity, remaining, reset_ms, by_store, is_hot, remained } =
+            verdict
+        else {
             return None;
         };
-        if is_hot {
-            let metered = self.limit_keys.metered(&call.limit, &current.defined.definition, &call.key);
-            self.hot.tell(meter_key(&call.limit, metered), self.uptime_ms());
+        if is_hot || remained.is_some() {
+            let definition = &current.defined.definition;
+            let metered = self.limit_keys.metered(&call.limit, definition, &call.key);
+            let place = meter_key(&call.limit, metered);
+            if let Some(remained) = remained {
+                // When the store is away this node has a share too: of what remains, not of the whole.
+                self.note_remained(&call.limit, definition, &place, remained);
+            }
+            if is_hot {
+                self.hot.tell(place, self.uptime_ms());
+            }
         }
         let source = if by_store { Source::Central } else { Source::Owner };
         let checked = Checked {
@@ -149,7 +165,10 @@ impl Node {
         }
         let answered = self.check_limits(std::slice::from_ref(&call), &Wanted::default(), true).await;
         match answered {
-            Ok(answered) => verdict(&answered, self.hot.is_hot(&place)),
+            Ok(answered) => {
+                let remained = self.remained(&call.limit, &current.defined.definition, &place);
+                verdict(&answered, self.hot.is_hot(&place), remained)
+            }
             Err(_) => PeerVerdict::Undecided,
         }
     }
@@ -159,12 +178,8 @@ impl Node {
     }
 }
 
-fn verdict(answered: &Answered, is_hot: bool) -> PeerVerdict {
+fn verdict(answered: &Answered, is_hot: bool, remained: Option<Remained>) -> PeerVerdict {
     let Some(found) = answered.checks.first() else { return PeerVerdict::Undecided };
-    // A policy's decision is each node's own: whoever forwarded it has a share too.
-    if found.source == Source::Fallback {
-        return PeerVerdict::Undecided;
-    }
     let denial = answered.refused.map(|(_, denial): (usize, Denial)| denial);
     PeerVerdict::Decided {
         denial,
@@ -173,5 +188,6 @@ fn verdict(answered: &Answered, is_hot: bool) -> PeerVerdict {
         reset_ms: found.reset_ms,
         by_store: found.source == Source::Central,
         is_hot,
+        remained,
     }
 }

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const LIMIT: u64 = 1_000;
+pub const LIMIT: u64 = 1_000;
 /// No lease is larger.
-const CHUNK: u64 = LIMIT / 20;
+pub const CHUNK: u64 = LIMIT / 20;
 /// How long a node that has vanished is taken to live, a look of the others later.
 const SESSION: Duration = Duration::from_secs(13);
 
@@ -92,6 +92,11 @@ impl Ground {
         others.map(|(_, (engine, _))| engine).collect()
     }
 
+    /// How everybody's way to the store is from now on.
+    pub fn set_faults(&self, faults: &Faults) {
+        self.nodes.iter().for_each(|(_, handle)| handle.set_faults(faults.clone()));
+    }
+
     /// Gone from one moment to the next.
     fn kill(&self, node: usize) {
         self.wires.engines.lock().unwrap().remove(&format!("node-{node}"));
@@ -100,7 +105,7 @@ impl Ground {
 }
 
 /// How many of these checks, one after the other, are admitted; and how many of them the owner decided.
-async fn admitted(engine: &Engine, checks: u64) -> (u64, u64) {
+pub async fn admitted(engine: &Engine, checks: u64) -> (u64, u64) {
     let (mut admitted, mut owners) = (0, 0);
     for _ in 0..checks {
         let answered = check(engine, "l", "k", 1).await;

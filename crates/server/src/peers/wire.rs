@@ -4,7 +4,7 @@ use baton_core::Name;
 use baton_core::limit::Identity;
 use baton_core::lock::NodeId;
 use baton_engine::limit::{CheckCall, Denial};
-use baton_engine::peers::PeerVerdict;
+use baton_engine::peers::{self, PeerVerdict};
 use serde::{Deserialize, Serialize};
 
 /// Forwarded checks.
@@ -67,6 +67,8 @@ pub(crate) enum Verdict {
         by_store: bool,
         #[serde(default, rename = "delegated")]
         is_hot: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        remained: Option<Remained>,
     },
     #[serde(rename_all = "camelCase")]
     Refused {
@@ -78,6 +80,8 @@ pub(crate) enum Verdict {
         is_local: bool,
         #[serde(default, rename = "delegated")]
         is_hot: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        remained: Option<Remained>,
     },
     #[serde(rename_all = "camelCase")]
     NotOwner {
@@ -88,31 +92,48 @@ pub(crate) enum Verdict {
     Undecided,
 }
 
+/// What remained at the store when the owner heard of it; an older version says nothing of it.
+#[derive(Serialize, Deserialize, Clone, Copy)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Remained {
+    amount: u64,
+    ago_millis: u64,
+}
+
+impl From<peers::Remained> for Remained {
+    fn from(said: peers::Remained) -> Self {
+        Self { amount: said.amount, ago_millis: said.ago_ms }
+    }
+}
+
+impl From<Remained> for peers::Remained {
+    fn from(said: Remained) -> Self {
+        Self { amount: said.amount, ago_ms: said.ago_millis }
+    }
+}
+
 const BY_STORE: &str = "budget_exhausted";
 const LOCAL: &str = "local_budget_exhausted";
 
 impl From<PeerVerdict> for Verdict {
     fn from(verdict: PeerVerdict) -> Self {
         match verdict {
-            PeerVerdict::Decided { denial: None, capacity, remaining, reset_ms, by_store, is_hot } => {
-                Self::Allowed { capacity, remaining, reset_millis: reset_ms, by_store, is_hot }
+            PeerVerdict::Decided { denial, capacity, remaining, reset_ms, by_store, is_hot, remained } => {
+                let (reset_millis, remained) = (reset_ms, remained.map(Remained::from));
+                match denial {
+                    None => Self::Allowed { capacity, remaining, reset_millis, by_store, is_hot, remained },
+                    Some(denial) => Self::Refused {
+                        capacity,
+                        remaining,
+                        reset_millis,
+                        by_store,
+                        retry_after_millis: denial.retry_after_ms,
+                        is_local: denial.reason == LOCAL,
+                        is_hot,
+                        remained,
+                    },
+                }
             }
-            PeerVerdict::Decided {
-                denial: Some(denial),
-                capacity,
-                remaining,
-                reset_ms,
-                by_store,
-                is_hot,
-            } => Self::Refused {
-                capacity,
-                remaining,
-                reset_millis: reset_ms,
-                by_store,
-                retry_after_millis: denial.retry_after_ms,
-                is_local: denial.reason == LOCAL,
-                is_hot,
-            },
             PeerVerdict::NotOwner { owner, ring } => {
                 Self::NotOwner { owner: owner.map(|owner| owner.0), ring }
             }
@@ -124,8 +145,17 @@ impl From<PeerVerdict> for Verdict {
 impl From<Verdict> for PeerVerdict {
     fn from(verdict: Verdict) -> Self {
         match verdict {
-            Verdict::Allowed { capacity, remaining, reset_millis, by_store, is_hot } => {
-                Self::Decided { denial: None, capacity, remaining, reset_ms: reset_millis, by_store, is_hot }
+            Verdict::Allowed { capacity, remaining, reset_millis, by_store, is_hot, remained } => {
+                let (denial, remained) = (None, remained.map(Into::into));
+                Self::Decided {
+                    denial,
+                    capacity,
+                    remaining,
+                    reset_ms: reset_millis,
+                    by_store,
+                    is_hot,
+                    remained,
+                }
             }
             Verdict::Refused {
                 capacity,
@@ -135,10 +165,20 @@ impl From<Verdict> for PeerVerdict {
                 retry_after_millis,
                 is_local,
                 is_hot,
+                remained,
             } => {
                 let reason = if is_local { LOCAL } else { BY_STORE };
                 let denial = Some(Denial { reason, retry_after_ms: retry_after_millis });
-                Self::Decided { denial, capacity, remaining, reset_ms: reset_millis, by_store, is_hot }
+                let remained = remained.map(Into::into);
+                Self::Decided {
+                    denial,
+                    capacity,
+                    remaining,
+                    reset_ms: reset_millis,
+                    by_store,
+                    is_hot,
+                    remained,
+                }
             }
             Verdict::NotOwner { owner, ring } => Self::NotOwner { owner: owner.map(NodeId), ring },
             Verdict::Undecided => Self::Undecided,
@@ -190,18 +230,21 @@ mod tests {
 
     #[test]
     fn every_verdict_arrives_as_it_was_given() {
-        let decided = |denial| PeerVerdict::Decided {
+        let decided = |denial, remained| PeerVerdict::Decided {
             denial,
             capacity: 100,
             remaining: 7,
             reset_ms: 1_300,
             by_store: true,
             is_hot: true,
+            remained,
         };
+        let remained = Some(peers::Remained { amount: 5, ago_ms: 40 });
         for verdict in [
-            decided(None),
-            decided(Some(Denial { reason: BY_STORE, retry_after_ms: None })),
-            decided(Some(Denial { reason: LOCAL, retry_after_ms: Some(250) })),
+            decided(None, None),
+            decided(None, remained),
+            decided(Some(Denial { reason: BY_STORE, retry_after_ms: None }), remained),
+            decided(Some(Denial { reason: LOCAL, retry_after_ms: Some(250) }), None),
             PeerVerdict::NotOwner { owner: Some(NodeId(u64::MAX)), ring: Some(u64::MAX) },
             PeerVerdict::NotOwner { owner: None, ring: None },
             PeerVerdict::Undecided,

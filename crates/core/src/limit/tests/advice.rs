@@ -72,7 +72,7 @@ fn what_decides_in_process_asks_the_store_less_and_waits_less() {
     assert_eq!(of(&advice, Way::Central).added_latency_us, 1_000.0);
     assert_eq!(of(&advice, Way::Leased).added_latency_us, 0.0);
     // 19 of 20 go to another node.
-    assert_eq!(of(&advice, Way::Owned).added_latency_us, 0.95 * 1_250.0);
+    assert_eq!(of(&advice, Way::Owned).added_latency_us, 0.95 * 1_000.0);
 }
 
 #[test]

@@ -26,6 +26,7 @@ use super::definitions::Current;
 use crate::engine::Node;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
+use crate::peers::Remained;
 use crate::state::{SpoolError, State};
 use baton_core::limit::{Definition, Policy, meter_key, overflow_key};
 use baton_core::meter::{Claim, Effect, Meter, Rule, Take, charge};
@@ -61,6 +62,11 @@ fn is_outage(failure: Failure) -> bool {
     matches!(failure, Failure::Unavailable { .. } | Failure::Full)
 }
 
+/// Whether what remained at the store is divided in an outage.
+fn divides_what_remained(definition: &Definition) -> bool {
+    matches!(definition.on_failure, Policy::Local | Policy::Snapshot)
+}
+
 /// What one check of several does, if all pass.
 struct Step<'a> {
     limit: &'a Name,
@@ -76,21 +82,38 @@ struct Step<'a> {
 impl Node {
     /// Remembers what remains, for policies that divide that.
     pub(super) fn note_remaining(&self, name: &Name, definition: &Definition, place: &Key, remaining: u64) {
-        if !matches!(definition.on_failure, Policy::Local | Policy::Snapshot) {
+        self.note_remained(name, definition, place, Remained { amount: remaining, ago_ms: 0 });
+    }
+
+    /// The same, of what was heard a while ago.
+    pub(super) fn note_remained(&self, name: &Name, definition: &Definition, place: &Key, said: Remained) {
+        if !divides_what_remained(definition) {
             return;
         }
         let now_ms = self.uptime_ms();
+        let heard_ms = now_ms.saturating_sub(said.ago_ms);
         let mut table = self.fallbacks.table();
         if !table.has_room(name, place, 0, now_ms) {
             return;
         }
         let own = table.entry(name, place);
-        (own.remained, own.used_ms, own.window_ms) =
-            (Some((remaining, now_ms)), now_ms, definition.window_ms);
+        (own.used_ms, own.window_ms) = (now_ms, definition.window_ms);
+        if own.remained.is_none_or(|(_, known_ms)| known_ms <= heard_ms) {
+            own.remained = Some((said.amount, heard_ms));
+        }
         // The outage is long over: the next one begins with what remained.
         if !own.counts(now_ms) {
             own.meter = None;
         }
+    }
+
+    /// What remained when this node heard of it last, for another that divides it too.
+    pub(super) fn remained(&self, name: &Name, definition: &Definition, place: &Key) -> Option<Remained> {
+        if !divides_what_remained(definition) {
+            return None;
+        }
+        let (amount, heard_ms) = self.fallbacks.table().get(name, place)?.remained?;
+        Some(Remained { amount, ago_ms: self.uptime_ms().saturating_sub(heard_ms) })
     }
 
     /// What this node has answered by itself before, if this is a repetition.
