@@ -324,6 +324,7 @@ fn a_change_to_a_large_set_costs_each_peer_less_than_a_kilobyte() {
     seen_by_all();
     for (after, before) in passed().iter().zip(before) {
         let bytes = after - before;
+        println!("{bytes} bytes to a peer for a change of a set of {count}");
         assert!((1..1024).contains(&bytes), "{bytes} bytes for a change");
     }
     for url in &urls {

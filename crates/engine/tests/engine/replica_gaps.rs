@@ -4,7 +4,9 @@ use super::replica::{add, count};
 use super::replica_merge::repair;
 use super::replication::SOON;
 use baton_core::crdt::sync::{Next, Reply, Request, Shown};
-use baton_core::crdt::{Actor, Change, Context, Delta, Dot, Edit, Entry, Hlc, Kind, Object, Row, RowKey};
+use baton_core::crdt::{
+    Act, Actor, Change, Context, Delta, Dot, Edit, Entry, Hlc, Kind, Object, Row, RowKey,
+};
 use baton_engine::replica::{Failure, Limits, Options, Replica};
 
 /// Hardly anything is told of that isn't contiguous.
@@ -250,6 +252,59 @@ async fn whatever_is_taken_in_can_be_read_again() {
     one.close().await;
     let one = Replica::open(directory.path(), Options::default()).await.unwrap();
     assert_eq!((count(&one), count(&other)), (3072, 3072));
+}
+
+/// Nobody takes in what nobody could read, so nobody has all, and what others had seen is never adopted: until it is removed wherever it is.
+#[tokio::test]
+async fn a_counter_that_apart_became_too_large_stands_in_the_way_until_it_is_removed_at_each_replica() {
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let one = Replica::open(directories[0].path(), Options::default()).await.unwrap();
+    let other = Replica::open(directories[1].path(), Options::default()).await.unwrap();
+    let key = Object::plain("n", "hits").row(Kind::Counter);
+    let told = |run: u8| {
+        let entry = |number: u64| {
+            let mut slot = [run; 16];
+            slot[8..].copy_from_slice(&number.to_be_bytes());
+            (Dot { actor: Actor([run; 16]), number }, Entry::Tally { slot: Actor(slot), added: 1, taken: 0 })
+        };
+        Delta {
+            changes: vec![Change {
+                key: key.clone(),
+                added: (1..=1024).map(entry).collect(),
+                removed: vec![],
+            }],
+        }
+    };
+    for run in 1..=3 {
+        assert!(one.merge(told(run)).await.unwrap().is_complete());
+        assert!(other.merge(told(run + 3)).await.unwrap().is_complete());
+    }
+    let (mut repair_of_other, mut ask) = other.begin_repair();
+    let is_complete = loop {
+        let request = Request { from: other.actor(), number: 1, to: Some(one.actor()), ask };
+        let answer = one.answer(request).await.unwrap().answer;
+        let (shown, next) = other.take_answer(&mut repair_of_other, answer).unwrap();
+        let mut is_complete = true;
+        for shown in shown {
+            let context = repair_of_other.context().unwrap();
+            is_complete &= other.compare(&shown, context).await.unwrap().is_complete();
+        }
+        match next {
+            Next::Ask(next) => ask = next,
+            _ => break is_complete,
+        }
+    };
+    assert!(!is_complete && count(&other) == 3072, "nobody could read it");
+    let remove = [Edit { key: key.clone(), act: Act::Remove(None) }];
+    for replica in [&one, &other] {
+        replica.write(&remove, None).await.unwrap();
+    }
+    repair(&one, &other).await;
+    repair(&other, &one).await;
+    assert_eq!((one.whole(), count(&one)), (other.whole(), 0));
+    other.write(&add(1), None).await.unwrap();
+    repair(&other, &one).await;
+    assert_eq!(count(&one), 1);
 }
 
 /// Of so many runs that what was seen doesn't fit beside the rows of one commit.
