@@ -1,10 +1,12 @@
-//! Owned limits on three real nodes of one store: the owner is killed, or stopped and woken, and nothing is admitted twice (M3).
+//! Owned limits on three real nodes of one store: the owner is killed, stopped and woken, or told to leave, and nothing is admitted twice
+//! (M3).
 
 use crate::server::Server;
 use crate::stores::{on_etcd, on_postgresql, on_redis};
 use baton_client::limit::Checked;
 use baton_client::wire_limit::{Algorithm, Mechanism};
 use baton_client::{Baton, LimitDefinition, wire_cluster::NodeList};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +16,10 @@ const LIMIT: u64 = 2_000;
 const CHUNK: u64 = LIMIT / 20;
 const LEASE: Duration = Duration::from_secs(2);
 const CALLERS: usize = 6;
+/// How long a session lives after it was last renewed, and how often the others look at it: then another node owns what the dead one did.
+const TAKEOVER_MAX: Duration = Duration::from_millis(10_000 + 2_500);
+/// How late a busy machine is with it.
+const LATE_MAX: Duration = Duration::from_secs(1);
 /// Everything that must happen happens within this.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -23,6 +29,63 @@ struct Counted {
     by_owner: AtomicU64,
     /// Checks without an answer: they may have been counted.
     unknown: AtomicU64,
+    /// How many are to be admitted for now.
+    ceiling: AtomicU64,
+    /// Checks under way.
+    under_way: AtomicU64,
+}
+
+impl Counted {
+    /// Nobody spends more for now, and whoever does has come to an end with it.
+    async fn pause(&self) {
+        self.spend_up_to(0);
+        let until = Instant::now() + PATIENCE;
+        while self.under_way.load(Ordering::SeqCst) > 0 {
+            assert!(Instant::now() < until, "somebody never stops");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    fn spend_up_to(&self, ceiling: u64) {
+        self.ceiling.store(ceiling, Ordering::SeqCst);
+    }
+
+    /// Another check, once there may be one.
+    async fn begin(&self) {
+        loop {
+            let before = self.under_way.fetch_add(1, Ordering::SeqCst);
+            if before + self.admitted.load(Ordering::SeqCst) < self.ceiling.load(Ordering::SeqCst) {
+                return;
+            }
+            self.under_way.fetch_sub(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// Whoever lives on: checks of the key go to it, one after the other, until an owner decides one.
+async fn taken_over(client: &Baton, counted: &Counted) -> Duration {
+    let (began, mut seen) = (Instant::now(), BTreeMap::<String, u32>::new());
+    loop {
+        let said = match client.limit("l").check("k").await {
+            Ok(Checked::Allowed(allowed)) => {
+                counted.admitted.fetch_add(1, Ordering::SeqCst);
+                if allowed.source == "owner" {
+                    counted.by_owner.fetch_add(1, Ordering::SeqCst);
+                    return began.elapsed();
+                }
+                allowed.source
+            }
+            Ok(Checked::Refused(_)) => "refused".into(),
+            Err(error) => {
+                counted.unknown.fetch_add(1, Ordering::SeqCst);
+                error.to_string()
+            }
+        };
+        *seen.entry(said).or_default() += 1;
+        assert!(began.elapsed() < PATIENCE, "nobody takes over: {seen:?}, {:?}", client.nodes().await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 pub async fn connect(server: &Server) -> Baton {
@@ -58,7 +121,10 @@ async fn spend(urls: Arc<Vec<String>>, mut at: usize, counted: Arc<Counted>) {
     let mut client = Baton::builder().call_timeout(Duration::from_secs(1)).connect(&urls[at]).await.unwrap();
     while refused < 20 {
         assert!(Instant::now() < until, "there is no end to it");
-        match client.limit("l").check("k").await {
+        counted.begin().await;
+        let checked = client.limit("l").check("k").await;
+        counted.under_way.fetch_sub(1, Ordering::SeqCst);
+        match checked {
             Ok(Checked::Allowed(allowed)) => {
                 counted.admitted.fetch_add(1, Ordering::SeqCst);
                 counted.by_owner.fetch_add(u64::from(allowed.source == "owner"), Ordering::SeqCst);
@@ -85,7 +151,11 @@ async fn spend(urls: Arc<Vec<String>>, mut at: usize, counted: Arc<Counted>) {
 }
 
 /// Spends all there is, and does something to the owner when a part is spent.
-async fn admitted_while(servers: &mut [Server], hurt: impl AsyncFnOnce(&mut Server)) -> Counted {
+/// `hurt` hears of somebody else whom to ask.
+async fn admitted_while(
+    servers: &mut [Server],
+    hurt: impl AsyncFnOnce(&mut Server, &Baton, &Counted),
+) -> Counted {
     let mut clients = Vec::new();
     for server in &*servers {
         clients.push(connect(server).await);
@@ -100,6 +170,8 @@ async fn admitted_while(servers: &mut [Server], hurt: impl AsyncFnOnce(&mut Serv
     };
     clients[0].limits().put("l", &definition).await.unwrap();
     let counted = Arc::<Counted>::default();
+    // Enough is to be left when the owner is hurt.
+    counted.spend_up_to(LIMIT / 4);
     let urls = Arc::new(servers.iter().map(|server| server.url.clone()).collect::<Vec<_>>());
     let spending: Vec<_> = (0..CALLERS)
         .map(|caller| tokio::spawn(spend(urls.clone(), caller % urls.len(), counted.clone())))
@@ -110,7 +182,9 @@ async fn admitted_while(servers: &mut [Server], hurt: impl AsyncFnOnce(&mut Serv
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let owner = owner(&clients).await;
-    hurt(&mut servers[owner]).await;
+    counted.spend_up_to(LIMIT / 2);
+    let other = &clients[(owner + 1) % clients.len()];
+    hurt(&mut servers[owner], other, &counted).await;
     for one in spending {
         one.await.unwrap();
     }
@@ -126,38 +200,92 @@ fn is_exact(counted: &Counted) {
     assert!(by_owner > LIMIT / 8, "only {by_owner} were decided by an owner");
 }
 
-fn killed_on(store: &str) {
+/// Three nodes, of which the owner is hurt while all is spent.
+fn hurt_on(store: &str, hurt: impl AsyncFnOnce(&mut Server, &Baton, &Counted)) -> Counted {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let mut servers: Vec<_> = (0..3).map(|_| Server::start_on_a_store(store)).collect();
-    is_exact(&runtime.block_on(admitted_while(&mut servers, async |owner| owner.kill())));
+    runtime.block_on(admitted_while(&mut servers, hurt))
+}
+
+fn killed_on(store: &str) {
+    is_exact(&hurt_on(store, async |owner, other, counted| {
+        owner.kill();
+        let killed = Instant::now();
+        counted.pause().await;
+        taken_over(other, counted).await;
+        let elapsed = killed.elapsed();
+        assert!(elapsed <= TAKEOVER_MAX + LATE_MAX, "another node owns it after {elapsed:?}");
+        counted.spend_up_to(u64::MAX);
+    }));
 }
 
 #[test]
-fn an_owner_that_is_killed_over_admits_nothing_on_etcd() {
+fn an_owner_that_is_killed_over_admits_nothing_and_another_takes_over_on_etcd() {
     on_etcd(killed_on);
 }
 
 #[test]
-fn an_owner_that_is_killed_over_admits_nothing_on_postgresql() {
+fn an_owner_that_is_killed_over_admits_nothing_and_another_takes_over_on_postgresql() {
     on_postgresql(killed_on);
 }
 
 #[test]
-fn an_owner_that_is_killed_over_admits_nothing_on_redis() {
+fn an_owner_that_is_killed_over_admits_nothing_and_another_takes_over_on_redis() {
     on_redis(killed_on);
 }
 
+fn stopped_on(store: &str) {
+    is_exact(&hurt_on(store, async |owner, _, counted| {
+        owner.pause();
+        counted.spend_up_to(u64::MAX);
+        tokio::time::sleep(2 * LEASE).await;
+        owner.resume();
+    }));
+}
+
 #[test]
-fn an_owner_that_was_stopped_past_its_lease_admits_nothing_when_it_wakes() {
-    on_redis(|store| {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        let mut servers: Vec<_> = (0..3).map(|_| Server::start_on_a_store(store)).collect();
-        is_exact(&runtime.block_on(admitted_while(&mut servers, async |owner| {
-            owner.pause();
-            tokio::time::sleep(2 * LEASE).await;
-            owner.resume();
-        })));
+fn an_owner_that_was_stopped_past_its_lease_admits_nothing_when_it_wakes_on_etcd() {
+    on_etcd(stopped_on);
+}
+
+#[test]
+fn an_owner_that_was_stopped_past_its_lease_admits_nothing_when_it_wakes_on_postgresql() {
+    on_postgresql(stopped_on);
+}
+
+#[test]
+fn an_owner_that_was_stopped_past_its_lease_admits_nothing_when_it_wakes_on_redis() {
+    on_redis(stopped_on);
+}
+
+/// What it holds goes back, and nothing of it is lost: nobody waits for an answer then, so all that was admitted is known.
+fn drained_on(store: &str) {
+    let counted = hurt_on(store, async |owner, other, counted| {
+        counted.pause().await;
+        owner.stop();
+        let elapsed = taken_over(other, counted).await;
+        assert!(elapsed < TAKEOVER_MAX / 2, "nobody waits for its session to end, as for {elapsed:?}");
+        counted.spend_up_to(u64::MAX);
     });
+    let [admitted, by_owner] =
+        [&counted.admitted, &counted.by_owner].map(|count| count.load(Ordering::SeqCst));
+    assert_eq!(admitted, LIMIT, "exactly");
+    assert!(by_owner > LIMIT / 8, "only {by_owner} were decided by an owner");
+}
+
+#[test]
+fn an_owner_that_drains_burns_nothing_on_etcd() {
+    on_etcd(drained_on);
+}
+
+#[test]
+fn an_owner_that_drains_burns_nothing_on_postgresql() {
+    on_postgresql(drained_on);
+}
+
+#[test]
+fn an_owner_that_drains_burns_nothing_on_redis() {
+    on_redis(drained_on);
 }
 
 #[test]

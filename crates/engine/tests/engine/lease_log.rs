@@ -14,6 +14,11 @@ const SOON: Duration = Duration::from_secs(30);
 /// A lease that doesn't end, and isn't idle, for as long as a test takes.
 const HOUR_MS: u64 = 3_600_000;
 
+/// The same as slack: it lives for four rounds.
+fn approximate() -> Definition {
+    Definition { mechanism: Mechanism::Approximate, sync_ms: Some(500), ..leased(HOUR_MS) }
+}
+
 fn leased(ttl_ms: u64) -> Definition {
     Definition {
         mechanism: Mechanism::Leased,
@@ -51,9 +56,18 @@ async fn until_nothing_is_outstanding(engine: &Engine) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_s_lease_is_in_the_log_from_its_grant_until_it_goes_back() {
+    is_in_the_log_until_it_goes_back(leased(HOUR_MS), HOUR_MS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_s_slack_and_what_was_reconciled_is_in_the_log_from_its_grant_until_it_goes_back() {
+    is_in_the_log_until_it_goes_back(approximate(), 2_000).await;
+}
+
+async fn is_in_the_log_until_it_goes_back(definition: Definition, ttl_ms: u64) {
     let ground = ground(2).await;
     let [here, there] = &ground.engines[..] else { panic!("two") };
-    here.put_limit(&name("l"), leased(HOUR_MS)).await.unwrap();
+    here.put_limit(&name("l"), definition).await.unwrap();
     let mut local = 0;
     for _ in 0..60 {
         local += u64::from(check(here, "l", "k", 1).await.checks[0].source != Source::Central);
@@ -61,7 +75,7 @@ async fn a_node_s_lease_is_in_the_log_from_its_grant_until_it_goes_back() {
     here.drain().await;
     let lines = lines_until(there, Event::Returned).await;
     assert_eq!(lines[0].event, Event::Granted);
-    assert_eq!((lines[0].key.as_str(), lines[0].amount, lines[0].ttl_ms), ("k", 50, HOUR_MS));
+    assert_eq!((lines[0].key.as_str(), lines[0].amount, lines[0].ttl_ms), ("k", 50, ttl_ms));
     assert!(lines[1..lines.len() - 1].iter().all(|line| line.event == Event::Renewed), "{lines:?}");
     let holder = format!("{:016x}", here.node().0);
     assert!(lines.iter().all(|line| line.by == holder && line.reference == lines[0].reference), "{lines:?}");
@@ -100,9 +114,18 @@ async fn a_lent_lease_is_in_the_log_and_who_gets_nothing_is_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_ended_with_something_left_in_it_is_in_the_log() {
+    is_in_the_log_when_it_ends(leased(1_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slack_that_ended_with_something_left_in_it_is_in_the_log() {
+    is_in_the_log_when_it_ends(approximate()).await;
+}
+
+async fn is_in_the_log_when_it_ends(definition: Definition) {
     let ground = ground(1).await;
     let engine = &ground.engines[0];
-    engine.put_limit(&name("l"), leased(1_000)).await.unwrap();
+    engine.put_limit(&name("l"), definition).await.unwrap();
     for _ in 0..3 {
         check(engine, "l", "k", 1).await;
     }
