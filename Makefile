@@ -15,10 +15,14 @@ run: ## build and start the server on 127.0.0.1:7117, data in ./baton-data
 	cargo run --release $(LOCKED) -- serve
 
 test: export TMPDIR := $(shell scripts/test-directory)
+# Of a test that passes nobody sees what it prints: what was measured beside a bound is gathered, and shown when the tests are through.
+test: export BATON_MEASURED := $(abspath $(or $(CARGO_TARGET_DIR),target))/measured
 test: ## everything that must hold: check, tests (on every store), README, OpenAPI, simulation
 	scripts/install-test-tools
 	$(MAKE) --no-print-directory check
+	rm -f $(BATON_MEASURED)
 	cargo test --workspace $(LOCKED)
+	cat $(BATON_MEASURED)
 	cargo test -p baton-client --lib --features object-store $(LOCKED) fence::object
 	for store in etcd etcd-cluster postgres redis redis-cluster redis-sentinel; do \
 	  $${CARGO_TARGET_DIR:-target}/debug/with-store $$store cargo test --workspace --test engine --test server $(LOCKED) || exit; \
