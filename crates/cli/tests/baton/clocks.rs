@@ -19,22 +19,23 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const NOTICED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Where the system keeps the library that makes a process believe in another time.
-fn library() -> PathBuf {
+pub fn library() -> PathBuf {
     let listed =
         Command::new("sh").args(["-c", "ls /usr/lib/*/faketime/libfaketimeMT.so.1"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     listed.lines().next().expect("libfaketime isn't installed").into()
 }
 
-/// A node on this store with a wall clock that is off by so much.
-pub fn node(url: &str, offset: &str) -> Server {
-    let variables = vec![
+/// A node on this store with a wall clock that is off by so much, and with this in its environment.
+pub fn node(url: &str, offset: &str, more: Vec<(&'static str, String)>) -> Server {
+    let mut variables = vec![
         ("LD_PRELOAD", library().display().to_string()),
         ("FAKETIME", offset.to_owned()),
         // Timers go on as they should: it is the wall clock that is wrong.
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
         ("FAKETIME_NO_CACHE", "1".to_owned()),
     ];
+    variables.extend(more);
     Server::start_on_a_store_with(url, variables)
 }
 
@@ -72,7 +73,7 @@ fn queued(node: &Server, count: usize) {
 }
 
 fn takes_no_notice(url: &str) {
-    let nodes = OFFSETS.map(|(offset, _)| node(url, offset));
+    let nodes = OFFSETS.map(|(offset, _)| node(url, offset, Vec::new()));
     let [right, ahead, behind] = &nodes;
     let granularity =
         get(&right.url, "/v1/status", PATIENCE).unwrap().body["store"]["guarantees"]["ttlGranularityMillis"]
