@@ -34,6 +34,8 @@ mod hook;
 mod hot_keys;
 #[path = "baton/http.rs"]
 mod http;
+#[path = "baton/job_clocks.rs"]
+mod job_clocks;
 #[path = "baton/job_workers.rs"]
 mod job_workers;
 #[path = "baton/jobs.rs"]

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const NOTICED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Where the system keeps the library that makes a process believe in another time.
-fn library() -> PathBuf {
+pub fn library() -> PathBuf {
     let listed =
         Command::new("sh").args(["-c", "ls /usr/lib/*/faketime/libfaketimeMT.so.1"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -37,9 +37,9 @@ pub fn variables(offset: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A node on this store with a wall clock that is off by so much.
-pub fn node(url: &str, offset: &str) -> Server {
-    Server::start_on_a_store_with(url, variables(offset))
+/// A node on this store with a wall clock that is off by so much, and with this in its environment.
+pub fn node(url: &str, offset: &str, more: Vec<(&'static str, String)>) -> Server {
+    Server::start_on_a_store_with(url, variables(offset).into_iter().chain(more).collect())
 }
 
 /// By how many milliseconds the last line of a node's log is ahead of this process's clock, which has gone on since.
@@ -76,7 +76,7 @@ fn queued(node: &Server, count: usize) {
 }
 
 fn takes_no_notice(url: &str) {
-    let nodes = OFFSETS.map(|(offset, _)| node(url, offset));
+    let nodes = OFFSETS.map(|(offset, _)| node(url, offset, Vec::new()));
     let [right, ahead, behind] = &nodes;
     let granularity =
         get(&right.url, "/v1/status", PATIENCE).unwrap().body["store"]["guarantees"]["ttlGranularityMillis"]

@@ -247,7 +247,8 @@ fn a_run_that_is_called_off_at_another_node_is_stopped_where_it_runs() {
     });
 }
 
-fn node_id(server: &Server) -> String {
+/// Of this start of it; runs show it as who ran them.
+pub fn node_id(server: &Server) -> String {
     let status = http::get(&server.url, "/v1/status", PATIENCE).unwrap().body;
     status["nodeId"].as_str().unwrap_or_else(|| panic!("{status}")).to_owned()
 }
@@ -256,4 +257,45 @@ fn server_says(server: &Server, arguments: &[&str]) -> String {
     let output = server.run(arguments);
     assert_eq!(output.code, 0, "{output:?}");
     output.stdout
+}
+
+/// A counter, as a node tells it.
+fn counted(server: &Server, metric: &str) -> u64 {
+    let metrics = http::text(&server.url, "/metrics", PATIENCE);
+    let value = metrics.lines().find_map(|line| line.strip_prefix(metric)?.trim().parse().ok());
+    value.unwrap_or_else(|| panic!("no {metric} in {metrics}"))
+}
+
+#[test]
+fn times_that_were_missed_and_a_job_without_success_count_and_the_job_says_when_it_last_succeeded() {
+    let hook = Hook::start(|call| {
+        let answer = if call.job() == "good" { ok("") } else { "500 No\r\ncontent-length: 0\r\n\r\n".into() };
+        (Duration::ZERO, answer)
+    });
+    let mut server = Server::start_on_a_store_with("embedded:", hook.allowed());
+    let of = |job: &str| {
+        let more = "missed: skip, overlap: allow, successWithinMillis: 2000, retry: {maxAttempts: 1}";
+        let target = format!("target: {{http: {{url: 'http://{}/'}}}}", hook.address);
+        format!("  {job}: {{schedule: '@every 1s', {more}, {target}}}\n")
+    };
+    apply(&server, &format!("jobs:\n{}{}", of("good"), of("bad")));
+    let missed = "baton_job_skipped_total{outcome=\"missed\"}";
+    eventually("one succeeds and the other is overdue", || {
+        let good = http::get(&server.url, "/v1/jobs/good", PATIENCE).unwrap().body;
+        good["lastSuccessAt"].is_u64() && counted(&server, "baton_job_overdue_total") == 1
+    });
+    let bad = http::get(&server.url, "/v1/jobs/bad", PATIENCE).unwrap().body;
+    assert_eq!((&bad["overdue"], &bad["lastSuccessAt"]), (&json!(true), &Value::Null), "{bad}");
+    assert_eq!(counted(&server, missed), 0);
+    server.kill();
+    std::thread::sleep(Duration::from_secs(4));
+    server.restart();
+    eventually("those of the meantime are missed", || counted(&server, missed) >= 4);
+    let records: u64 =
+        ["good", "bad"].iter().flat_map(|job| runs(&server, job)).filter_map(times_missed).sum();
+    assert!(records >= counted(&server, missed), "{records} are recorded");
+}
+
+fn times_missed(run: Value) -> Option<u64> {
+    (run["reason"] == "missed").then(|| run["times"].as_u64().unwrap_or(1))
 }

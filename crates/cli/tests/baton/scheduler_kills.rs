@@ -1,10 +1,11 @@
 //! Schedulers that are killed, or stopped and woken, at random moments: each guarantee holds as it is worded (J3 to J6).
 //!
-//! One node on the embedded store, or three on the store that `with-store` has started. `BATON_JOB_KILLS` says how often.
+//! One node on the embedded store, or three on the store that `with-store` has started. `BATON_JOB_KILLS` says how often, and
+//! `BATON_JOB_SEED` by which chance.
 
 use crate::hook::{Call, Hook, ok};
 use crate::http;
-use crate::jobs::{apply, runs};
+use crate::jobs::{apply, node_id, runs};
 use crate::process::{eventually, within};
 use crate::server::Server;
 use crate::stores::on_redis;
@@ -15,6 +16,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What is under way when a node is killed has its lease for so long: timeout and grace.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+/// Longer than a node's session: what it did another has certainly taken over.
+const TAKEN_OVER: (u64, u64) = (11_000, 13_000);
+/// One kill of so many leaves a node away for so long, where there are others.
+const LONG_EACH: u32 = 5;
 
 fn job(name: &str, hook: &Hook, guarantee: &str, more: &str) -> String {
     let url = format!("http://{}/{name}", hook.address);
@@ -63,7 +68,9 @@ fn settle(server: &Server, jobs: &[&str]) {
 #[test]
 fn whenever_the_scheduler_is_killed_each_guarantee_holds() {
     let kills: u32 = std::env::var("BATON_JOB_KILLS").map_or(5, |kills| kills.parse().unwrap());
-    let dice = Mutex::new(Dice::new(7));
+    let seed = std::env::var("BATON_JOB_SEED").map_or(u64::from(kills), |seed| seed.parse().unwrap());
+    println!("BATON_JOB_SEED={seed}");
+    let dice = Mutex::new(Dice::new(!seed));
     let hook = Hook::start(move |_| (dice.lock().unwrap().millis((100, 600)), ok("")));
     let directory = tempfile::tempdir().unwrap();
     let store = store_url(directory.path());
@@ -78,7 +85,7 @@ fn whenever_the_scheduler_is_killed_each_guarantee_holds() {
         job("effective", &hook, "effectively_once", &format!("{all}{retry}")),
     ];
     apply(&servers[0], &format!("jobs:\n{}", jobs.concat()));
-    let mut dice = Dice::new(u64::from(kills));
+    let mut dice = Dice::new(seed);
     for round in 0..kills {
         std::thread::sleep(dice.millis((300, 2_500)));
         if round % 2 == 0 {
@@ -89,7 +96,8 @@ fn whenever_the_scheduler_is_killed_each_guarantee_holds() {
         }
         let server = &mut servers[dice.below(count) as usize];
         server.kill();
-        std::thread::sleep(dice.millis((0, 500)));
+        let is_long = count > 1 && round % LONG_EACH == LONG_EACH / 2;
+        std::thread::sleep(dice.millis(if is_long { TAKEN_OVER } else { (0, 500) }));
         server.restart();
     }
     std::thread::sleep(Duration::from_secs(2));
@@ -124,7 +132,7 @@ fn whenever_the_scheduler_is_killed_each_guarantee_holds() {
         assert!(lost <= kills, "{lost} of {kills} kills left something unknown");
     }
     let repeated = calls.iter().filter(|call| call.attempt() > 1).count();
-    println!("{kills} kills, {} requests, {repeated} of them repetitions", calls.len());
+    println!("{kills} kills by seed {seed}, {} requests, {repeated} of them repetitions", calls.len());
 }
 
 #[test]
@@ -145,6 +153,39 @@ fn overlaps_are_skipped_although_the_node_that_ran_the_one_before_has_crashed() 
     assert!(calls[1].attempt() == 2 && calls[1].token() > calls[0].token(), "{calls:#?}");
     let skipped = runs(&server, "j").iter().filter(|run| run["reason"] == "overlap").count();
     assert!(skipped >= 5, "{skipped} times came while it lasted");
+}
+
+/// The node that ran it stays dead: another leaves out what comes while that one's lease lasts.
+fn left_out_by_another(store: &str) {
+    let hook = Hook::start(|call| {
+        let takes = if call.attempt() == 1 { Duration::from_secs(60) } else { Duration::ZERO };
+        (takes, ok(""))
+    });
+    let mut servers: Vec<_> = (0..2).map(|_| Server::start_on_a_store_with(store, hook.allowed())).collect();
+    let more = "overlap: skip, missed: skip, retry: {maxAttempts: 9, backoffMillis: 10}, ";
+    // Its lease outlives its node's session by far.
+    let job = job("j", &hook, "at_least_once", more).replace("timeoutMillis: 1000", "timeoutMillis: 15000");
+    apply(&servers[0], &format!("jobs:\n{job}"));
+    eventually("it begins", || !hook.calls().is_empty());
+    let first = hook.calls()[0].clone();
+    let runner = http::get(&servers[0].url, &format!("/v1/runs/{}", first.key()), SETTLED_WITHIN).unwrap();
+    let place = servers.iter().position(|server| runner.body["runner"] == node_id(server)).unwrap();
+    let mut dead = servers.remove(place);
+    dead.kill();
+    within(SETTLED_WITHIN, "it is tried again", || hook.count() > 1);
+    let second = hook.calls()[1].clone();
+    assert_eq!(second.key(), first.key(), "nothing else began while that one's lease lasted");
+    assert!(second.attempt() == 2 && second.token() > first.token(), "{first:?} {second:?}");
+    let skipped = runs(&servers[0], "j").iter().filter(|run| run["reason"] == "overlap").count();
+    assert!(skipped >= 5, "{skipped} times came while it lasted");
+}
+
+#[test]
+fn overlaps_are_skipped_by_another_node_although_the_one_that_ran_the_one_before_stays_dead() {
+    match std::env::var("BATON_TEST_STORE") {
+        Ok(_) => left_out_by_another(&store_url(tempfile::tempdir().unwrap().path())),
+        Err(_) => on_redis(left_out_by_another),
+    }
 }
 
 /// Both nodes are stopped for longer than their session lasts, one after the other and in the middle of a look, and woken: what they had

@@ -34,7 +34,7 @@ fn ground() -> Ground {
     let nodes: Vec<_> = AHEAD
         .iter()
         .map(|(offset, expected_ms)| {
-            let node = node(&url, offset);
+            let node = node(&url, offset, Vec::new());
             let shown_ms = ahead_ms(&node);
             assert!(
                 shown_ms > expected_ms - STALE_MS,

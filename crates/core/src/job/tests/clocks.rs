@@ -100,9 +100,11 @@ fn where_nobody_said_that_it_was_taken_civil_time_ends_what_is_heard_of() {
     assert_eq!(world.told()[0], "timeout");
 }
 
+type End = fn(&mut World, &(Begun, Revision));
+
 #[test]
 fn a_limit_goes_with_its_attempt() {
-    let ends: [fn(&mut World, &(Begun, Revision)); 5] = [
+    let ends: [End; 5] = [
         |world, claimed| {
             let (id, token, now) = (claimed.0.run, claimed.1, world.now());
             let end = job::AttemptEnd::succeeded();
