@@ -9,10 +9,10 @@
 //! keeps them apart.
 
 use super::definition::{Definition, Mechanism};
-use super::purse::{Message, Purse, Spent, Terms};
+use super::purse::{Message, Purse, SIZE_MAX, Spent, Terms};
 use super::slack::{self, Identity};
 use super::till::Till;
-use crate::meter::{Algorithm, Meter, Rule, Take};
+use crate::meter::{Algorithm, Meter, Reclaim, Rule, Take};
 
 /// How long a lease lives if nothing is said.
 pub const TTL_MS: u64 = 10_000;
@@ -45,7 +45,12 @@ pub fn terms(definition: &Definition, key: &str, identity: Identity) -> Option<T
         }
         Mechanism::Approximate => slack::terms(definition, key, identity),
     };
-    is_worth_it.then_some(terms)
+    let size_max = match definition.reclaim {
+        // What is lost track of with a holder is to be no more than is stated: no lease has more, whatever a check costs.
+        Reclaim::Drop => terms.size_max.min(terms.size.unwrap_or(SIZE_MAX)),
+        Reclaim::Burn => terms.size_max,
+    };
+    is_worth_it.then_some(Terms { size_max, ..terms })
 }
 
 /// What a holder knows besides what it has. Most know nothing.
@@ -198,7 +203,8 @@ impl Holder<'_> {
         if let Some(refused) = self.refused(cost, now_ms) {
             return Step::Refused { retry_at_ms: refused.retry_at_ms };
         }
-        if is_low || waits.had >= waits.most {
+        // More than a lease ever has is not to be had of one.
+        if is_low || waits.had >= waits.most || cost > self.terms.size_max {
             let say = if may_ask { self.leave_if(is_low, now_ms) } else { None };
             return Step::Ask { say, is_low };
         }

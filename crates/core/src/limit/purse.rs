@@ -233,7 +233,7 @@ impl Purse {
         let lapsed = self.lapse(till, now_ms);
         let balance = till.balance();
         self.rate(balance, now_ms);
-        let size = self.size(terms).max(cost);
+        let size = self.size(terms).max(cost).min(terms.size_max);
         let want = size.saturating_sub(u64::try_from(balance).unwrap_or_default());
         self.message(till, balance, Added { want, lapsed, ..Added::default() }, now_ms, terms)
     }
@@ -286,6 +286,7 @@ impl Purse {
         self.asked = Some(Box::new(Asked { kept: balance.max(0), sent_ms: now_ms, ttl_ms }));
         // A lease that is to live shorter than before does so from when the store hears of it, whether or not this holder hears
         // back.
+        let want = want.min(terms.size_max.saturating_sub(u64::try_from(balance).unwrap_or_default()));
         self.closes_ms = U40::of(self.closes_ms.get().min(now_ms + open_ms(ttl_ms)));
         self.set_marks(till, terms);
         let kept = u64::try_from(balance).unwrap_or_default();
