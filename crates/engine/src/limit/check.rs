@@ -34,6 +34,7 @@ pub struct Wanted {
 }
 
 /// What identifies a call that may be sent again, or a new one.
+#[derive(Clone)]
 pub(super) struct Identity {
     pub id: [u8; 16],
     pub memo: Option<String>,
@@ -77,7 +78,13 @@ impl Node {
         let until = at + self.config.store_deadline;
         // What must be remembered, or may be given back, is the store's to decide.
         let may_be_local = wanted.request_id.is_none() && !wanted.receipt;
-        if let Some(answered) = self.repeated(calls, wanted)? {
+        // Sent twice at once it is decided twice, one after the other: the second finds what became of the first.
+        let request = wanted.request_id.is_some().then(|| self.identity(calls, wanted));
+        let _turn = match &request {
+            Some(request) => Some(self.fallbacks.turn(request.id, until).await?),
+            None => None,
+        };
+        if let Some(answered) = request.as_ref().map_or(Ok(None), |request| self.repeated(request))? {
             return Ok(answered);
         }
         for call in calls {
@@ -185,7 +192,9 @@ impl Node {
         let asked: Vec<_> = (0..calls.len()).filter(|index| checks[*index].is_none()).collect();
         if refused.is_none() && !asked.is_empty() {
             let calls: Vec<_> = asked.iter().map(|index| calls[*index].clone()).collect();
-            let answered = self.ask_the_store(calls, wanted, only_looks, rooms, until).await?;
+            // Of a call that is decided here in part all of it is remembered, below, and never a part.
+            let whole = request.clone().filter(|_| !has_spread);
+            let answered = self.ask_the_store(calls, wanted, whole, only_looks, rooms, until).await?;
             refused = answered.refused.map(|(place, denial)| (asked[answered.indices[place]], denial));
             for (index, checked) in answered.indices.into_iter().zip(answered.checks) {
                 checks[asked[index]] = Some(checked);
@@ -221,8 +230,8 @@ impl Node {
         let refused = refused.zip(place).map(|((_, denial), place)| (place, denial));
         let (indices, checks) = found.into_iter().unzip();
         let answered = Answered { allowed: refused.is_none(), indices, checks, refused };
-        if has_spread {
-            self.remember(calls, wanted, &answered);
+        if has_spread && let Some(request) = request {
+            self.remember(request, &answered);
         }
         Ok(answered)
     }
@@ -277,6 +286,7 @@ impl Node {
         self: &Arc<Self>,
         calls: Vec<CheckCall>,
         wanted: &Wanted,
+        request: Option<Identity>,
         only_looks: bool,
         rooms: Vec<Room>,
         until: Instant,
@@ -284,12 +294,9 @@ impl Node {
         let is_audited = !rooms.is_empty();
         let (node, wanted) = (self.clone(), wanted.clone());
         let asking = async move {
-            if let Some(answered) = node.repeated(&calls, &wanted)? {
-                return Ok(answered);
-            }
             let answered = match node.check_centrally(&calls, &wanted, only_looks, until).await {
                 Ok(answered) => answered,
-                Err(error) => node.fall_back(&calls, &wanted, only_looks, error)?,
+                Err(error) => node.fall_back(&calls, request, only_looks, error)?,
             };
             node.audit_checks(&calls, &wanted, &answered, rooms, until).await?;
             Ok(answered)
