@@ -193,8 +193,21 @@ impl Holder<'_> {
 
     /// What to do with a check.
     pub fn check(&mut self, cost: u64, now_ms: u64, waits: Waits) -> Step {
+        self.step(cost, now_ms, waits, true)
+    }
+
+    /// What to do with a check that may come to nothing after this, because another limit refuses: what is spent for it is
+    /// [decided](Purse::decided) later.
+    pub fn check_of_several(&mut self, cost: u64, now_ms: u64, waits: Waits) -> Step {
+        self.step(cost, now_ms, waits, false)
+    }
+
+    fn step(&mut self, cost: u64, now_ms: u64, waits: Waits, is_decided: bool) -> Step {
         let (may_ask, is_low) = (waits.most > 0, self.known.is_low);
         if !is_low && let Spent::Yes { ask, sequence } = self.purse.spend(self.till, cost, now_ms) {
+            if !is_decided {
+                self.purse.leave_open(cost);
+            }
             // An empty store has nothing to give; but it is told in time what was spent.
             let is_worth_it = self.purse.is_due(now_ms) || self.refused(1, now_ms).is_none();
             let ask = (ask && may_ask && is_worth_it).then(|| self.ask(now_ms));

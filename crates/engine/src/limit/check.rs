@@ -110,8 +110,8 @@ impl Node {
         }
         let mut checks: Vec<Option<Checked>> = vec![None; calls.len()];
         let only_looks = calls.iter().all(|call| call.cost == 0);
-        let mut spent = SpentHere { node: self, places: Vec::new(), counted: Vec::new() };
-        let mut has_spread = false;
+        let mut spent = SpentHere { node: self, places: Vec::new(), counted: Vec::new(), is_for_good: false };
+        let (alone, mut has_spread) = (calls.len() == 1, false);
         let (mut refused, mut rooms, mut low) = (None, Vec::new(), vec![false; calls.len()]);
         for (index, call) in calls.iter().enumerate() {
             let current = match first.take() {
@@ -164,7 +164,8 @@ impl Node {
                 }
                 Way::To(_) | Way::Store => continue,
             }
-            let (remaining, reset_ms, source) = match self.spend(call, &current, metered, until).await {
+            let (remaining, reset_ms, source) = match self.spend(call, &current, metered, alone, until).await
+            {
                 Local::Ask { is_low } => {
                     low[index] = is_low;
                     continue;
@@ -176,7 +177,9 @@ impl Node {
                         true => Source::Renewed,
                         false => Source::Local,
                     };
-                    spent.places.push((self.purse_of(call, &current, metered), call.cost, ticket));
+                    if !alone {
+                        spent.places.push((self.purse_of(call, &current, metered), call.cost, ticket));
+                    }
                     (remaining, reset_ms, source)
                 }
                 Local::Refused { retry_after_ms, reset_ms } => {
@@ -212,10 +215,7 @@ impl Node {
                 denial.reason = "global_budget_exhausted";
             }
         }
-        if refused.is_none() {
-            spent.places.clear();
-            spent.counted.clear();
-        }
+        spent.is_for_good = refused.is_none();
         drop(spent);
         // Those that were not asked because another refused have nothing to show.
         let (mut found, mut place) = (Vec::with_capacity(calls.len()), None);
@@ -483,14 +483,15 @@ struct SpentHere<'a> {
     node: &'a Node,
     places: Vec<(Sought<'a>, u64, Ticket)>,
     counted: Vec<(&'a CheckCall, gossip::Ticket)>,
+    is_for_good: bool,
 }
 
 impl Drop for SpentHere<'_> {
     fn drop(&mut self) {
         for (sought, cost, ticket) in self.places.drain(..) {
-            self.node.unspend(&sought, cost, ticket);
+            self.node.decided(&sought, cost, ticket, self.is_for_good);
         }
-        for (call, ticket) in self.counted.drain(..) {
+        for (call, ticket) in self.counted.drain(..).filter(|_| !self.is_for_good) {
             self.node.uncount(call, ticket);
         }
     }
