@@ -36,6 +36,8 @@ mod http;
 mod job_workers;
 #[path = "baton/jobs.rs"]
 mod jobs;
+#[path = "baton/lease_traffic.rs"]
+mod lease_traffic;
 #[path = "baton/limiter.rs"]
 mod limiter;
 #[path = "baton/limits.rs"]
