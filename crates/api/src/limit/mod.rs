@@ -9,8 +9,8 @@ mod lease;
 mod log;
 
 pub use definition::{
-    Algorithm, CalendarUnit, FailurePolicy, Fraction, HotKey, Identity, LimitDefinition, LimitOverride,
-    Mechanism, Purpose, Reclaim,
+    Algorithm, CalendarUnit, Durability, FailurePolicy, Fraction, HotKey, Identity, LimitDefinition,
+    LimitOverride, Mechanism, Purpose, Reclaim,
 };
 pub use lease::{
     LeaseList, LeaseRequest, LeaseResponse, LeaseSlack, LeaseStatus, ReturnLeaseRequest, ReturnLeaseResponse,

@@ -9,7 +9,7 @@ use crate::engine::{Engine, Node};
 use baton_core::Name;
 use baton_core::limit::holder::{Seen, terms};
 use baton_core::limit::purse::Terms;
-use baton_core::limit::{Definition, Event, Identity, Mechanism, Metered, meter_key};
+use baton_core::limit::{Definition, Event, Identity, Mechanism, Metered, bound, meter_key};
 use baton_core::meter::{Algorithm, Claim, PRODUCT_MAX, RowClaim, RowKind, Take};
 use baton_store::Charge;
 
@@ -137,6 +137,8 @@ impl Engine {
             node.log_lease_message(name, &call.key, &charge.claims[0], meter);
         }
         Ok(Lent {
+            // Of what is leased no other node matters, nor what the store is.
+            worst: bound(definition, &call.key, 1, "").worst(),
             amount,
             lease_id,
             ttl_ms,
@@ -163,6 +165,7 @@ impl Node {
     fn lent_nothing(&self, name: &Name, current: &Current, call: &LendCall) -> Lent {
         let used = self.used_here(name, current, &call.key);
         Lent {
+            worst: None,
             lease_id: call.lease_id.clone(),
             amount: 0,
             ttl_ms: 0,
