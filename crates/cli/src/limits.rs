@@ -290,7 +290,10 @@ async fn bound(baton: &Baton, name: String, key: Option<&str>, json: bool) -> Re
         ("at worst", some(bound.worst)),
         ("measured", measured),
     ])?;
-    let rows = bound.items.into_iter().map(|item| [item.source, some(item.amount), item.because]);
+    let rows = bound.items.into_iter().map(|item| {
+        let adds = item.each.map_or_else(|| some(item.amount), |each| format!("{each} each time"));
+        [item.source, adds, item.because]
+    });
     output::table(["FROM", "ADDS", "BECAUSE"], rows.collect())?;
     Ok(0)
 }

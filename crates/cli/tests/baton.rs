@@ -42,6 +42,8 @@ mod job_workers;
 mod jobs;
 #[path = "baton/late_commits.rs"]
 mod late_commits;
+#[path = "baton/lease_traffic.rs"]
+mod lease_traffic;
 #[path = "baton/limiter.rs"]
 mod limiter;
 #[path = "baton/limits.rs"]

@@ -1,6 +1,7 @@
 //! What tests of several crates share.
 //!
 //! # Layout
+//! - [`admitted`]: what a limit admitted at worst, judged by its algorithm's own bound
 //! - [`certificates`]: an authority and what it signs, for one test
 //! - [`dice`]: the one source of chance: the same seed throws the same numbers
 //! - [`faulty`]: a store that fails on demand, around one that doesn't
@@ -10,6 +11,7 @@
 //! - [`simulated`]: a store on Tokio's clock, with seeded faults and a history of all that happened in it
 //! - [`mod@store_url`]: which store a test runs on
 
+pub mod admitted;
 pub mod certificates;
 pub mod dice;
 pub mod faulty;

@@ -111,7 +111,8 @@ words! {
         Open,
         /// Each node has its share of what remained when the store was last heard of.
         Local,
-        /// As `local`: there are no snapshots apart from what was last heard.
+        /// As `local`, of what remained by the key's last snapshot, one a minute; without one, or with one that is older than 5 minutes,
+        /// nothing is admitted.
         Snapshot,
     }
 }
@@ -147,6 +148,14 @@ words! {
         Safe,
         /// It is available again when it ends, although it may have been spent.
         Optimistic,
+    }
+}
+
+words! {
+    /// How durable counts are.
+    Durability {
+        /// As durable as the store makes a commit, before anybody hears yes.
+        Strict,
     }
 }
 
@@ -258,6 +267,9 @@ pub struct LimitDefinition {
     /// Whether every decision is in a log before it is answered. `true` if absent with the purpose `billing`, where the store decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<bool>,
+    /// How durable counts are: `strict`, which they always are, whether or not it is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
     /// Keys with a limit of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
@@ -306,6 +318,7 @@ impl LimitDefinition {
             hot_key_cap: None,
             dry_run: false,
             audit: None,
+            durability: None,
             overrides: Vec::new(),
         }
     }

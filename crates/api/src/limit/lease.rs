@@ -54,16 +54,19 @@ pub struct LeaseRequest {
         schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_.:-]*[A-Za-z0-9]$")
     )]
     pub node_id: String,
-    /// The lease, as its holder calls it: one for each key, never used for another.
+    /// The lease, as its holder calls it: one for each key, never used for another. If absent a new one is begun, and the answer says what
+    /// to call it. A message without it that is sent again begins another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "openapi",
         schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_.:-]*[A-Za-z0-9]$")
     )]
-    pub lease_id: String,
+    pub lease_id: Option<String>,
     /// Grows with every message about this lease, so that one which comes twice or late changes nothing. A place in flight has 1 from
-    /// its check.
+    /// its check. 1 if absent, of a lease that is begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 9_007_199_254_740_990_u64))]
-    pub sequence: u64,
+    pub sequence: Option<u64>,
     /// How much more is wanted; 0 to give back or to keep.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1_000_000_000))]
@@ -93,8 +96,17 @@ impl LeaseRequest {
         let exact = 0..=1_u64 << 52;
         limits::check_text("key", &self.key, limits::KEY_BYTES)?;
         limits::check_lease_id("nodeId", &self.node_id)?;
-        limits::check_lease_id("leaseId", &self.lease_id)?;
-        limits::check_number("sequence", self.sequence, 1..=(1 << 53) - 2)?;
+        self.lease_id.as_ref().map_or(Ok(()), |lease_id| limits::check_lease_id("leaseId", lease_id))?;
+        match self.sequence {
+            Some(sequence) => limits::check_number("sequence", sequence, 1..=(1 << 53) - 2)?,
+            // Whoever says which lease it is may have said something of it before.
+            None if self.lease_id.is_some() => {
+                let message =
+                    "sequence must be said of a leaseId: higher than with any message before, from 1";
+                return Err(ErrorBody::invalid("sequence", message));
+            }
+            None => {}
+        }
         limits::check_number("want", self.want, limits::COST)?;
         limits::check_number("spent", self.spent, exact.clone())?;
         limits::check_number("kept", self.kept.unwrap_or_default(), exact)?;
@@ -133,6 +145,9 @@ pub struct LeaseResponse {
     /// After how many milliseconds it is worth asking again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_millis: Option<u64>,
+    /// How much of the limit may pass at worst in any interval as long as the window, as in `GET …/bound`; absent if there is no number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<u64>,
     /// Of the definition.
     pub version: u64,
 }

@@ -9,8 +9,8 @@ mod lease;
 mod log;
 
 pub use definition::{
-    Algorithm, CalendarUnit, FailurePolicy, Fraction, HotKey, Identity, LimitDefinition, LimitOverride,
-    Mechanism, Purpose, Reclaim,
+    Algorithm, CalendarUnit, Durability, FailurePolicy, Fraction, HotKey, Identity, LimitDefinition,
+    LimitOverride, Mechanism, Purpose, Reclaim,
 };
 pub use lease::{
     LeaseList, LeaseRequest, LeaseResponse, LeaseSlack, LeaseStatus, ReturnLeaseRequest, ReturnLeaseResponse,
@@ -297,6 +297,9 @@ pub struct LimitBoundItem {
     /// How much it may add; absent if there is no number for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<u64>,
+    /// How much it may add each time that it happens, where nobody can say how often that is: `optimistic` leases, by holders that die.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub each: Option<u64>,
     /// Why.
     pub because: String,
 }

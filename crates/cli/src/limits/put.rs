@@ -157,6 +157,7 @@ pub async fn run(arguments: PutArguments, baton: &Baton, json: bool) -> Result<u
         hot_key_cap: arguments.hot_key_cap,
         dry_run: arguments.dry_run,
         audit: arguments.audit,
+        durability: None,
         overrides: arguments.overrides,
     };
     let status = baton.limits().put(&arguments.name, &definition).await?;

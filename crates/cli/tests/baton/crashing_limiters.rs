@@ -11,8 +11,11 @@ use crate::process::{Running, eventually};
 use crate::server::Server;
 use crate::stores::on_redis;
 use crate::worker::{self, Admission, Orders, admissions, now_us};
+use baton_core::meter::Algorithm;
 use baton_testkit::Dice;
+use baton_testkit::admitted::{Admitted, Judged, most_in, most_in_a_window};
 use baton_testkit::proxy::Direction;
+use baton_testkit::store_url;
 use rustix::process::Signal;
 use std::io::Write;
 use std::net::TcpStream;
@@ -34,27 +37,6 @@ const ACTIVE_US: u64 = 11_000_000;
 /// A moment is cut to a millisecond where it is stored, and so is the one it is compared with.
 const GRAIN_US: u64 = 2_000;
 const ALGORITHMS: [&str; 4] = ["token_bucket", "sliding_window", "fixed_window", "sliding_log"];
-
-/// The most that was surely admitted in any interval of this length.
-fn most_in(admitted: &[Admission], length_us: u64) -> u64 {
-    let in_one = |from_us: u64| {
-        let is_in = |one: &&Admission| one.asked_us >= from_us && one.heard_us < from_us + length_us;
-        admitted.iter().filter(is_in).count() as u64
-    };
-    admitted.iter().map(|first| in_one(first.asked_us)).max().unwrap_or_default()
-}
-
-/// The most that was surely admitted in any window, where windows begin together.
-fn most_in_a_window(admitted: &[Admission]) -> u64 {
-    let window = |at_us: u64| at_us / WINDOW_US;
-    let in_one = |first: &Admission| {
-        let is_in = |one: &&Admission| {
-            window(one.asked_us) == window(first.asked_us) && window(one.heard_us) == window(first.asked_us)
-        };
-        admitted.iter().filter(is_in).count() as u64
-    };
-    admitted.iter().map(in_one).max().unwrap_or_default()
-}
 
 /// Who decides, and what may pass besides.
 #[derive(Clone, Copy)]
@@ -80,44 +62,27 @@ const APPROXIMATE: Way = Way {
     besides: LIMIT / 20,
 };
 
-/// By how much a bucket was overdrawn at worst, over all intervals: what was surely admitted in one, less a burst and the rate.
-fn overdrawn(admitted: &[Admission]) -> i64 {
-    let mut by_end: Vec<_> = admitted.iter().collect();
-    by_end.sort_by_key(|one| one.heard_us);
-    let mut worst = i64::MIN;
-    for first in admitted {
-        let since = by_end.iter().filter(|one| one.asked_us >= first.asked_us);
-        for (before, last) in since.enumerate() {
-            let elapsed_us = last.heard_us - first.asked_us + GRAIN_US;
-            let allowed = BURST + (LIMIT * elapsed_us).div_ceil(WINDOW_US);
-            worst = worst.max(before as i64 + 1 - allowed as i64);
-        }
-    }
-    worst
-}
-
 /// What was admitted beyond the algorithm's own bound, which is below 0 if it was less, stays within what may pass besides.
-fn judge(algorithm: &str, way: Way, admitted: &[Admission]) {
-    let window = most_in_a_window(admitted);
-    let beyond = |most: u64, bound: u64| most as i64 - bound as i64;
-    let (beyond, besides) = match algorithm {
-        "token_bucket" => (overdrawn(admitted), way.besides),
+fn judge(name: &str, way: Way, admitted: &[Admitted]) {
+    let (algorithm, besides) = match name {
+        "token_bucket" => (Algorithm::TokenBucket, way.besides),
         // Each of two windows that an interval meets has half of it.
-        "fixed_window" => (beyond(window, LIMIT), way.besides / 2),
-        // Of its own window it never admits more than the limit, whatever it takes the last one to have been.
+        "fixed_window" => (Algorithm::FixedWindow, way.besides / 2),
         "sliding_window" => {
             let any = most_in(admitted, WINDOW_US);
             assert!(any <= 2 * LIMIT + way.besides, "{any} in an interval");
-            (beyond(window, LIMIT), way.besides / 2)
+            (Algorithm::SlidingWindow, way.besides / 2)
         }
-        "sliding_log" => (beyond(most_in(admitted, WINDOW_US - GRAIN_US), LIMIT), way.besides),
+        "sliding_log" => (Algorithm::SlidingLog, way.besides),
         other => panic!("{other}"),
     };
+    let judged = Judged { algorithm, limit: LIMIT, burst: BURST, window: WINDOW_US, grain: GRAIN_US };
+    let beyond = judged.beyond(admitted);
     let kind = if way.besides == 0 { "leased" } else { "approximate" };
     measured(&format!(
-        "{kind} {algorithm}: {beyond} beyond the algorithm's own bound, and {besides} is what may be"
+        "{kind} {name}: {beyond} beyond the algorithm's own bound, and {besides} is what may be"
     ));
-    assert!(beyond <= besides as i64, "{algorithm}: {beyond} beyond it, of {besides}");
+    assert!(beyond <= besides as i64, "{name}: {beyond} beyond it, of {besides}");
 }
 
 /// Shows what was measured: of a test that passes nobody sees what it prints, so also at the end of the file that `BATON_MEASURED` names.
@@ -240,22 +205,29 @@ fn stays_within_its_bounds(mut nodes: Vec<Server>, way: Way, this: &str, seed: u
         let admitted: Vec<_> = admitted.iter().filter(|one| one.limit == algorithm).cloned().collect();
         let is_here = |one: &&Admission| !["central", "global_check"].contains(&one.source.as_str());
         let here = admitted.iter().filter(is_here).count();
-        let (all, window) = (admitted.len(), most_in_a_window(&admitted));
+        let times: Vec<_> = admitted.iter().map(|one| (one.asked_us, one.heard_us)).collect();
+        let (all, window) = (admitted.len(), most_in_a_window(&times, WINDOW_US));
         assert!(
             window > LIMIT / 2 && here > all / 2,
             "{algorithm}: {all} in all, {here} of a lease, {window} in a window: that proves nothing"
         );
-        judge(algorithm, way, &admitted);
+        judge(algorithm, way, &times);
     }
 }
 
+/// One node on the embedded store, three on one that nodes share.
 #[test]
-fn on_the_embedded_store_crashes_admit_nothing_on_top() {
+fn crashes_admit_nothing_on_top() {
     if worker::works() {
         return;
     }
-    let this = "crashing_limiters::on_the_embedded_store_crashes_admit_nothing_on_top";
-    stays_within_its_bounds(vec![Server::start_on_a_fixed_port()], LEASED, this, 1);
+    let directory = tempfile::tempdir().unwrap();
+    let url = store_url(directory.path());
+    let nodes = match url.starts_with("embedded") {
+        true => vec![Server::start_on_a_fixed_port()],
+        false => (0..3).map(|_| Server::start_on_a_store(&url)).collect(),
+    };
+    stays_within_its_bounds(nodes, LEASED, "crashing_limiters::crashes_admit_nothing_on_top", 1);
 }
 
 #[test]

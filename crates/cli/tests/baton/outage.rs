@@ -3,9 +3,11 @@
 use crate::http;
 use crate::process::{self, eventually};
 use crate::server::{Server, binary};
+use baton_testkit::servers::etcd::Etcd;
 use baton_testkit::servers::postgres::Postgres;
 use baton_testkit::servers::redis::Redis;
 use serde_json::json;
+use std::fmt::Debug;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -94,23 +96,34 @@ async fn a_node_starts_without_its_store_knows_limits_from_before_and_goes_on_wh
     server.stop();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_first_start_without_its_store_knows_the_limits_of_its_file() {
-    let mut postgres = Postgres::new().unwrap();
+/// A first start, before there is a store at that address.
+async fn starts_before<E: Debug>(url: &str, store: impl Future<Output = Result<(), E>>) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("limits.yaml");
     let text =
         "limits: {api: {limit: 100, windowMillis: 86400000, onFailure: closed_local, expectedNodes: 4}}";
     std::fs::write(&file, text).unwrap();
     let variables = vec![("BATON_LIMITS", file.display().to_string())];
-    let mut server = Server::stopped_on_a_store_with(&postgres.url(), variables);
+    let mut server = Server::stopped_on_a_store_with(url, variables);
     server.restart();
     assert_eq!(server.get_status("/readyz"), 503);
     assert_eq!((0..50).filter(|_| check(&server, "api") == Some(true)).count(), 25);
-    postgres.start().await.unwrap();
+    store.await.unwrap();
     eventually("it is ready", || server.get_status("/readyz") == 200);
     eventually("it is counted by what the file says", || used(&server, "api") == Some(25));
     assert_eq!(check(&server, "api"), Some(true));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_start_without_postgresql_knows_the_limits_of_its_file() {
+    let mut store = Postgres::new().unwrap();
+    starts_before(&store.url(), store.start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_start_without_etcd_knows_the_limits_of_its_file() {
+    let mut store = Etcd::new(1).unwrap();
+    starts_before(&store.url(), store.start()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -39,6 +39,7 @@ impl Row {
             remaining: 0,
             reset_millis: 1,
             retry_after_millis: None,
+            bound: None,
             version: 1,
         }
     }

@@ -4,6 +4,7 @@
 
 use super::definition::{Definition, Mechanism, Policy};
 use super::gossip::{self, Spread};
+use super::holder;
 use super::slack::{self, Identity};
 use crate::meter::{Algorithm, Reclaim};
 use alloc::string::String;
@@ -17,6 +18,8 @@ pub struct BoundItem {
     pub source: &'static str,
     /// How much it may add; nothing if there is no number for it.
     pub amount: Option<u64>,
+    /// How much it may add each time that it happens, if nobody can say how often that is.
+    pub each: Option<u64>,
     /// Why.
     pub because: String,
 }
@@ -50,6 +53,7 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
         let anonymous = mechanism_item(&own, key);
         mechanism = BoundItem {
             amount: mechanism.amount.zip(anonymous.amount).map(|(one, other)| one.max(other)),
+            each: mechanism.each.max(anonymous.each),
             because: format!("{}; anonymous {}", mechanism.because, anonymous.because),
             ..mechanism
         };
@@ -58,6 +62,7 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
     let store = BoundItem {
         source: "store",
         amount: None,
+        each: None,
         because: format!("what the store loses on failover is not counted: {on_failover}"),
     };
     let nodes = definition.expected_nodes.unwrap_or(nodes).max(nodes).max(1);
@@ -88,7 +93,7 @@ pub fn bound(definition: &Definition, key: &str, nodes: u64, on_failover: &str) 
             ),
         ),
     };
-    let outage = BoundItem { source: "outage", amount, because };
+    let outage = BoundItem { source: "outage", amount, each: None, because };
     Bound { limit, items: vec![mechanism, algorithm, store, outage] }
 }
 
@@ -112,46 +117,53 @@ pub(super) fn algorithm_item(definition: &Definition, key: &str) -> BoundItem {
         Algorithm::SlidingLog => (0, "sliding log: exact over every interval".into()),
         Algorithm::InFlight => (0, "in flight: exact at every moment; a place ends with its lease".into()),
     };
-    BoundItem { source: "algorithm", amount: Some(amount), because }
+    BoundItem { source: "algorithm", amount: Some(amount), each: None, because }
 }
 
 /// What a mechanism adds.
 fn mechanism_item(definition: &Definition, key: &str) -> BoundItem {
-    let limit = definition.limit_of(key);
     match definition.mechanism {
         Mechanism::Central => BoundItem {
             source: "mechanism",
             amount: Some(0),
+            each: None,
             because: "central: the store decides every check".into(),
         },
         Mechanism::Leased | Mechanism::Owned => {
-            let optimistic = definition.reclaim == Reclaim::Drop;
-            let chunk = (limit / 20).max(1);
+            let mechanism = definition.mechanism.as_str();
+            // Those who are known have the largest leases. Where none is given nothing is reclaimed.
+            let leases = holder::terms(definition, key, Identity::default());
+            let most = leases.filter(|_| definition.reclaim == Reclaim::Drop).map(|terms| terms.size_max);
+            let each = most.map(|most| most.min(definition.capacity_of(key)));
             BoundItem {
                 source: "mechanism",
-                amount: if optimistic { None } else { Some(0) },
-                because: match optimistic {
-                    false => format!(
-                        "{}: what is spent was debited before; a dead holder's rest counts as spent",
-                        definition.mechanism.as_str()
+                amount: if each.is_some() { None } else { Some(0) },
+                each,
+                because: match each {
+                    None => format!(
+                        "{mechanism}: what is spent was debited before; a dead holder's rest counts as spent"
                     ),
-                    true => format!(
-                        "{}, reclaimed optimistically: up to {chunk} for each holder that is cut off or dies while \
-                         its lease is already available to others",
-                        definition.mechanism.as_str()
+                    Some(each) => format!(
+                        "{mechanism}, reclaimed optimistically: up to {each}, which is the most that a lease has, each \
+                         time that a holder dies or is cut off, since what it spent and hadn't told is available to \
+                         others when its lease ends; after a change, what a lease had by the old definition"
                     ),
                 },
             }
         }
         // It has a bound of its own, and is never one of two.
-        Mechanism::Gossip => {
-            BoundItem { source: "mechanism", amount: None, because: "gossip: see its own bound".into() }
-        }
+        Mechanism::Gossip => BoundItem {
+            source: "mechanism",
+            amount: None,
+            each: None,
+            because: "gossip: see its own bound".into(),
+        },
         Mechanism::Approximate => {
             let adds = slack::adds(definition, key);
             BoundItem {
                 source: "mechanism",
                 amount: Some(adds),
+                each: None,
                 because: format!(
                     "approximate: what nodes spend was issued before, up to {adds} more than the limit in all; after the \
                      limit was lowered, what was issued by the old one until that ends, within {} ms",
@@ -198,6 +210,26 @@ mod tests {
             assert_eq!(outage.and_then(|item| item.amount), Some(added));
             assert_eq!(bound.worst(), Some(120), "an outage is not in it");
         }
+    }
+
+    #[test]
+    fn what_is_reclaimed_optimistically_adds_the_largest_lease_there_may_be_each_time() {
+        let optimistic = |mechanism, limit, lease_size| {
+            let reclaim = Reclaim::Drop;
+            let definition = Definition { mechanism, reclaim, lease_size, ..plain(limit, 60_000) };
+            let bound = bound(&definition, "k", 1, "nothing");
+            (bound.items[0].amount, bound.items[0].each, bound.worst())
+        };
+        for (mechanism, limit, lease_size, each) in [
+            (Mechanism::Leased, 100_000, None, 10_000),
+            (Mechanism::Leased, 1_000, None, 1_000),
+            (Mechanism::Leased, 100_000, Some(500), 500),
+            (Mechanism::Owned, 100_000, None, 5_000),
+            (Mechanism::Owned, 100_000, Some(500), 500),
+        ] {
+            assert_eq!(optimistic(mechanism, limit, lease_size), (None, Some(each), None), "{mechanism:?}");
+        }
+        assert_eq!(optimistic(Mechanism::Leased, 70, None).0, Some(0), "so little isn't leased");
     }
 
     #[test]

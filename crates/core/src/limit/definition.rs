@@ -1,7 +1,7 @@
 //! A limit's definition.
 //!
 //! Layout: algorithm, limit, window, burst (0 for none), calendar (0 none, 1 day, 2 month) with its time zone, flags
-//! (staggered 1, audit 2, dry run 4, optimistic 8), mechanism, policy, purpose (0 for none), lease size (0 adapts), lease time
+//! (staggered 1, audit 2, dry run 4, optimistic 8, strict 16), mechanism, policy, purpose (0 for none), lease size (0 adapts), lease time
 //! to live (0 default), local cap (0 for none), expected nodes (0 unknown), most keys, changed at, then how many overrides, each key
 //! and limit. Version 2, which only limits have that are approximate for somebody or spread their counts, goes on with epsilon, low watermark (millionths) and time between
 //! syncs, each one higher than it is, and 0 for none: nodes that don't know of those can still read all others. Then, if hot keys are not
@@ -69,6 +69,8 @@ pub struct Definition {
     pub dry_run: bool,
     /// Whether every decision is in a log before it is answered.
     pub audit: bool,
+    /// Whether its author said that counts are as durable as the store makes them, which they always are: shown as it was said.
+    pub is_strict: bool,
     /// What is done about keys that are hot.
     pub hot_key: Mitigation,
     /// When it was put; for display.
@@ -155,6 +157,8 @@ const STAGGERED: u8 = 1;
 const AUDIT: u8 = 2;
 const DRY_RUN: u8 = 4;
 const OPTIMISTIC: u8 = 8;
+/// Versions that don't know it take no notice of it.
+const STRICT: u8 = 16;
 
 impl Definition {
     /// One with nothing special about it: the store decides, and nobody else.
@@ -181,6 +185,7 @@ impl Definition {
             keys_max: KEYS_MAX,
             dry_run: false,
             audit: false,
+            is_strict: false,
             hot_key: Mitigation::Delegate,
             changed_at: WallTime::default(),
             overrides: Vec::new(),
@@ -235,7 +240,8 @@ impl Definition {
         let flags = flag(STAGGERED, self.staggered)
             | flag(AUDIT, self.audit)
             | flag(DRY_RUN, self.dry_run)
-            | flag(OPTIMISTIC, self.reclaim == Reclaim::Drop);
+            | flag(OPTIMISTIC, self.reclaim == Reclaim::Drop)
+            | flag(STRICT, self.is_strict);
         let (unit, zone) = match &self.calendar {
             None => (0, ""),
             Some(calendar) => (calendar.unit.number(), &*calendar.time_zone),
@@ -320,6 +326,7 @@ impl Definition {
             keys_max: from.number()?,
             dry_run: flags & DRY_RUN != 0,
             audit: flags & AUDIT != 0,
+            is_strict: flags & STRICT != 0,
             hot_key: Mitigation::Delegate,
             changed_at: from.time()?,
             overrides: Vec::new(),

@@ -9,10 +9,10 @@
 //! keeps them apart.
 
 use super::definition::{Definition, Mechanism};
-use super::purse::{Message, Purse, Spent, Terms};
+use super::purse::{Message, Purse, SIZE_MAX, Spent, Terms};
 use super::slack::{self, Identity};
 use super::till::Till;
-use crate::meter::{Algorithm, Meter, Rule, Take};
+use crate::meter::{Algorithm, Meter, Reclaim, Rule, Take};
 
 /// How long a lease lives if nothing is said.
 pub const TTL_MS: u64 = 10_000;
@@ -45,7 +45,12 @@ pub fn terms(definition: &Definition, key: &str, identity: Identity) -> Option<T
         }
         Mechanism::Approximate => slack::terms(definition, key, identity),
     };
-    is_worth_it.then_some(terms)
+    let size_max = match definition.reclaim {
+        // What is lost track of with a holder is to be no more than is stated: no lease has more, whatever a check costs.
+        Reclaim::Drop => terms.size_max.min(terms.size.unwrap_or(SIZE_MAX)),
+        Reclaim::Burn => terms.size_max,
+    };
+    is_worth_it.then_some(Terms { size_max, ..terms })
 }
 
 /// What a holder knows besides what it has. Most know nothing.
@@ -188,8 +193,21 @@ impl Holder<'_> {
 
     /// What to do with a check.
     pub fn check(&mut self, cost: u64, now_ms: u64, waits: Waits) -> Step {
+        self.step(cost, now_ms, waits, true)
+    }
+
+    /// What to do with a check that may come to nothing after this, because another limit refuses: what is spent for it is
+    /// [decided](Purse::decided) later.
+    pub fn check_of_several(&mut self, cost: u64, now_ms: u64, waits: Waits) -> Step {
+        self.step(cost, now_ms, waits, false)
+    }
+
+    fn step(&mut self, cost: u64, now_ms: u64, waits: Waits, is_decided: bool) -> Step {
         let (may_ask, is_low) = (waits.most > 0, self.known.is_low);
         if !is_low && let Spent::Yes { ask, sequence } = self.purse.spend(self.till, cost, now_ms) {
+            if !is_decided {
+                self.purse.leave_open(cost);
+            }
             // An empty store has nothing to give; but it is told in time what was spent.
             let is_worth_it = self.purse.is_due(now_ms) || self.refused(1, now_ms).is_none();
             let ask = (ask && may_ask && is_worth_it).then(|| self.ask(now_ms));
@@ -198,7 +216,8 @@ impl Holder<'_> {
         if let Some(refused) = self.refused(cost, now_ms) {
             return Step::Refused { retry_at_ms: refused.retry_at_ms };
         }
-        if is_low || waits.had >= waits.most {
+        // More than a lease ever has is not to be had of one.
+        if is_low || waits.had >= waits.most || cost > self.terms.size_max {
             let say = if may_ask { self.leave_if(is_low, now_ms) } else { None };
             return Step::Ask { say, is_low };
         }

@@ -94,12 +94,23 @@ pub struct Purse {
     closes_ms: U40,
     /// From when on more is asked for, whatever is left.
     renew_ms: U40,
-    /// Only while a message is under way: a process may have a million purses.
-    asked: Option<Box<Asked>>,
+    /// Only while a message is under way, or something undecided: a process may have a million purses.
+    aside: Option<Box<Aside>>,
     /// What was spent recently, in units of 1/1024 a millisecond, and one: a slowly forgetting mean.
     rate: Option<NonZeroU32>,
     rated_ms: U40,
     rated_spent: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Aside {
+    asked: Option<Asked>,
+    /// What was taken for checks that may still come to nothing: neither spent nor in the till, and kept at the store meanwhile.
+    undecided: u64,
+    /// How many of those checks are undecided, also those whose part has lapsed.
+    open: u64,
+    /// The last message before the purse was last found closed: what was undecided then counts as spent, whatever becomes of it.
+    lapsed: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,7 +167,7 @@ impl Purse {
     pub fn spend(&self, till: &Till, cost: u64, now_ms: u64) -> Spent {
         match till.take(cost, now_ms) {
             Taken::Yes => Spent::Yes { ask: false, sequence: self.sequence.get() },
-            Taken::Last => Spent::Yes { ask: self.asked.is_none(), sequence: self.sequence.get() },
+            Taken::Last => Spent::Yes { ask: !self.is_asking(), sequence: self.sequence.get() },
             // It is time for a message: that doesn't keep anybody from spending what is there.
             Taken::Look => self.spend_due(till, cost, now_ms),
         }
@@ -169,18 +180,32 @@ impl Purse {
         }
         let (before, _) = till.change(|balance| if cost <= balance { balance - cost } else { balance });
         match cost <= before {
-            true => Spent::Yes { ask: self.asked.is_none(), sequence: self.sequence.get() },
+            true => Spent::Yes { ask: !self.is_asking(), sequence: self.sequence.get() },
             false => Spent::No,
         }
     }
 
-    /// Puts back what was spent and not used after all, if the purse is still open and the store hasn't been told that it was
-    /// spent: then it is counted there, and isn't this holder's any more.
-    pub fn unspend(&self, till: &Till, cost: u64, sequence: u64, now_ms: u64) {
-        if now_ms < self.closes_ms.get() && sequence == self.sequence.get() {
-            let cost = i64::try_from(cost).unwrap_or_default();
-            till.change(|balance| balance.saturating_add(cost));
+    /// What was just spent is for a check that may still come to nothing: until it is [decided](Self::decided) the store isn't told
+    /// that it was spent.
+    pub fn leave_open(&mut self, cost: u64) {
+        let aside = self.aside.get_or_insert_default();
+        (aside.undecided, aside.open) = (aside.undecided.saturating_add(cost), aside.open + 1);
+    }
+
+    /// What became of something that was [left open](Self::leave_open) after this message: it was spent, or is put back. If the purse was
+    /// closed meanwhile it counts as spent, and isn't this holder's any more.
+    pub fn decided(&mut self, till: &Till, cost: u64, sequence: u64, is_spent: bool, now_ms: u64) {
+        let Some(aside) = &mut self.aside else { return };
+        aside.open = aside.open.saturating_sub(1);
+        if sequence > aside.lapsed {
+            let cost = cost.min(aside.undecided);
+            aside.undecided -= cost;
+            if !is_spent && now_ms < self.closes_ms.get() {
+                let cost = i64::try_from(cost).unwrap_or_default();
+                till.change(|balance| balance.saturating_add(cost));
+            }
         }
+        self.tidy();
     }
 
     /// What may be spent now.
@@ -195,7 +220,7 @@ impl Purse {
 
     /// Whether a message is under way.
     pub fn is_asking(&self) -> bool {
-        self.asked.is_some()
+        self.aside.as_ref().is_some_and(|aside| aside.asked.is_some())
     }
 
     /// How much a lease should have.
@@ -224,8 +249,26 @@ impl Purse {
         self.every_ms(terms).map_or(terms.ttl_ms, |every_ms| life_ms(every_ms, terms))
     }
 
+    /// As far as that is decided.
     fn spent(&self, balance: i64) -> u64 {
-        u64::try_from(self.given - balance).unwrap_or_default()
+        u64::try_from(self.given - balance - self.open()).unwrap_or_default()
+    }
+
+    /// What is undecided.
+    fn open(&self) -> i64 {
+        self.aside.as_ref().map_or(0, |aside| i64::try_from(aside.undecided).unwrap_or(i64::MAX))
+    }
+
+    /// What was said last, if that is the message under way, which is over now.
+    fn take_asked(&mut self, sequence: u64) -> Option<Asked> {
+        let aside = self.aside.as_mut().filter(|_| sequence == self.sequence.get())?;
+        let asked = aside.asked.take();
+        self.tidy();
+        asked
+    }
+
+    fn tidy(&mut self) {
+        self.aside.take_if(|aside| aside.asked.is_none() && aside.open == 0);
     }
 
     /// Asks for at least `cost`: what to say now.
@@ -233,7 +276,7 @@ impl Purse {
         let lapsed = self.lapse(till, now_ms);
         let balance = till.balance();
         self.rate(balance, now_ms);
-        let size = self.size(terms).max(cost);
+        let size = self.size(terms).max(cost).min(terms.size_max);
         let want = size.saturating_sub(u64::try_from(balance).unwrap_or_default());
         self.message(till, balance, Added { want, lapsed, ..Added::default() }, now_ms, terms)
     }
@@ -243,6 +286,7 @@ impl Purse {
         let lapsed = self.lapse(till, now_ms);
         let balance = till.balance();
         self.rate(balance, now_ms);
+        let want = want.min(terms.size_max.saturating_sub(u64::try_from(balance).unwrap_or_default()));
         self.message(till, balance, Added { want, is_needed: true, lapsed }, now_ms, terms)
     }
 
@@ -268,6 +312,10 @@ impl Purse {
         if now_ms < self.closes_ms.get() {
             return 0;
         }
+        // If the row is still there it hears so, and else that is burned with it.
+        if let Some(aside) = &mut self.aside {
+            (aside.undecided, aside.lapsed) = (0, self.sequence.get());
+        }
         let (before, after) = self.keep(till, 0);
         u64::try_from(before - after).unwrap_or_default()
     }
@@ -279,16 +327,17 @@ impl Purse {
         (before, after)
     }
 
-    /// `balance` was the till's at one moment: all of it is kept.
+    /// `balance` was the till's at one moment: all of it is kept, and what is undecided.
     fn message(&mut self, till: &Till, balance: i64, added: Added, now_ms: u64, terms: &Terms) -> Message {
         let ttl_ms = self.life_ms(terms);
         self.sequence = U40::of(self.sequence.get() + 1);
-        self.asked = Some(Box::new(Asked { kept: balance.max(0), sent_ms: now_ms, ttl_ms }));
+        let keeps = balance.max(0).saturating_add(self.open());
+        self.aside.get_or_insert_default().asked = Some(Asked { kept: keeps, sent_ms: now_ms, ttl_ms });
         // A lease that is to live shorter than before does so from when the store hears of it, whether or not this holder hears
         // back.
         self.closes_ms = U40::of(self.closes_ms.get().min(now_ms + open_ms(ttl_ms)));
         self.set_marks(till, terms);
-        let kept = u64::try_from(balance).unwrap_or_default();
+        let kept = u64::try_from(keeps).unwrap_or_default();
         let Added { want, is_needed, lapsed } = added;
         Message {
             sequence: self.sequence.get(),
@@ -303,7 +352,7 @@ impl Purse {
 
     /// The answer: what the store's row has now. Whether it was to the last message.
     pub fn heard(&mut self, till: &Till, sequence: u64, amount: u64, terms: &Terms) -> bool {
-        let Some(asked) = self.asked.take_if(|_| sequence == self.sequence.get()) else { return false };
+        let Some(asked) = self.take_asked(sequence) else { return false };
         let more = i64::try_from(amount).unwrap_or(i64::MAX).min(BALANCE_MAX) - asked.kept;
         // What a till can't hold counts as not given.
         let (before, after) = till.change(|balance| balance.saturating_add(more));
@@ -324,7 +373,7 @@ impl Purse {
 
     /// The same, from a lender that may let it live shorter than was asked for: the store's row does, from the same moment.
     pub fn heard_for(&mut self, till: &Till, sequence: u64, amount: u64, terms: &Terms) -> bool {
-        if let Some(asked) = &mut self.asked
+        if let Some(asked) = self.aside.as_mut().and_then(|aside| aside.asked.as_mut())
             && sequence == self.sequence.get()
         {
             asked.ttl_ms = asked.ttl_ms.min(terms.ttl_ms);
@@ -334,7 +383,7 @@ impl Purse {
 
     /// There was no answer: it may have arrived or not. What is known stays as it is, and may be asked again.
     pub fn unheard(&mut self, till: &Till, sequence: u64, now_ms: u64, terms: &Terms) {
-        if self.asked.take_if(|_| sequence == self.sequence.get()).is_some() {
+        if self.take_asked(sequence).is_some() {
             // Not at once again: a store that is gone is asked by others too.
             self.renew_ms = U40::of(self.renew_ms.get().max(now_ms + RETRY_MS));
             self.set_marks(till, terms);
@@ -390,7 +439,7 @@ impl Purse {
 
     /// Whether it is time for a message, and nobody has sent one.
     pub fn is_due(&self, now_ms: u64) -> bool {
-        now_ms >= self.renew_ms.get() && self.asked.is_none()
+        now_ms >= self.renew_ms.get() && !self.is_asking()
     }
 }
 

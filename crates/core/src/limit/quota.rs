@@ -6,6 +6,8 @@
 //! that stays as it is keeps the proxy's bucket, and a changed one gives it a full one beside what it took from the old; so it changes seldom, and then both are reserved.
 //! The old one stays reserved until it has ended by itself: nobody says whether the proxy has heard of the new one.
 
+use alloc::vec::Vec;
+
 /// Seconds that a report or an assignment may be under way. What takes longer is counted all the same, when it is reported.
 pub const UNDER_WAY_S: u64 = 2;
 /// The rate that is asked for when nothing is known of a bucket yet.
@@ -62,8 +64,8 @@ pub struct Quota {
     rate: u64,
     /// When that ends, counted from when it was sent.
     until_ms: u64,
-    /// Of assignments before, which the proxy may still go by if it hasn't heard of another: the highest rate, and when the last ends.
-    older: Option<(u64, u64)>,
+    /// Assignments before, which the proxy may still go by if it hasn't heard of another.
+    older: Older,
     /// How long assignments last.
     ttl_s: u64,
     /// What the lease has, by the last answer, less what was spent or given back since.
@@ -85,7 +87,7 @@ impl Quota {
         Self {
             rate: 0,
             until_ms: now_ms,
-            older: None,
+            older: Older::default(),
             ttl_s: 1,
             amount: 0,
             spent: 0,
@@ -120,17 +122,15 @@ impl Quota {
 
     /// What to say to the store now. What it gives back is deducted here at once, whatever is answered.
     pub fn message(&mut self, now_ms: u64) -> QuotaMessage {
-        self.forget_older(now_ms);
+        self.older.forget(now_ms);
         self.target = self.wanted_rate();
         let left = self.amount.saturating_sub(self.spent - self.told);
         // If nothing more is heard here, the proxy goes on with what it has.
-        let lasts_s = |until_ms: u64| until_ms.saturating_sub(now_ms).div_ceil(1_000);
-        let promised = match lasts_s(self.until_ms) {
+        let promised = match lasts_s(now_ms, self.until_ms) {
             0 => 0,
             lasts_s => reserve(self.rate, lasts_s),
         };
-        let older = self.older.map_or(0, |(rate, until_ms)| reserve(rate, lasts_s(until_ms)));
-        let promised = promised.saturating_add(older);
+        let promised = promised.saturating_add(self.older.reserve(now_ms));
         let ttl_s = if self.sequence == 0 { TTL_FIRST_S } else { self.ttl_s };
         let need = self.need(self.target, ttl_s);
         let kept = left.min(need.max(promised));
@@ -151,11 +151,10 @@ impl Quota {
         self.amount = amount;
         // An assignment ends before its lease does, which lived from before this was heard.
         self.ttl_s = (lease_ttl_ms / 1_000).saturating_sub(UNDER_WAY_S).max(1);
-        self.forget_older(now_ms);
+        self.older.forget(now_ms);
         let (rate, ttl_s) = self.affordable();
         if rate != self.rate && self.rate > 0 {
-            let (highest, last_ms) = self.older.unwrap_or_default();
-            self.older = Some((highest.max(self.rate), last_ms.max(self.until_ms)));
+            self.older.add(self.rate, self.until_ms);
         }
         self.rate = rate;
         if rate == 0 {
@@ -164,11 +163,6 @@ impl Quota {
         }
         self.until_ms = now_ms + ttl_s * 1_000;
         Assignment::Rate { per_second: rate, ttl_s }
-    }
-
-    /// What the proxy had is over for it too, however late it heard of it.
-    fn forget_older(&mut self, now_ms: u64) {
-        self.older = self.older.filter(|(_, until_ms)| now_ms < until_ms + UNDER_WAY_S * 1_000);
     }
 
     /// As it is, if that is about right; else with room to grow.
@@ -188,10 +182,7 @@ impl Quota {
 
     /// What a proxy may take by `present`, or by what it had before, until it hears of another.
     fn before(&self, present: u64) -> u64 {
-        match present.max(self.older.map_or(0, |(rate, _)| rate)) {
-            0 => 0,
-            rate => reserve(rate, 0),
-        }
+        reserve(present.max(self.older.highest()), 0)
     }
 
     /// The best that the lease has enough for: what is wanted, what is there, less, or for a shorter time; and for how long.
@@ -217,6 +208,59 @@ impl Quota {
     }
 }
 
+/// Assignments that were replaced and haven't ended: rates, and when each ends.
+///
+/// A lower rate that ends no later than a higher one adds nothing to what may pass by that. So there are those alone that end after all
+/// higher ones: the highest first, which ends first. One spike in what is asked for is reserved until its own end, whatever follows.
+#[derive(Clone, Default, Debug)]
+struct Older(Vec<(u64, u64)>);
+
+impl Older {
+    /// As many are told apart; beyond it the two that last longest become one with the higher rate of both.
+    const MOST: usize = 4;
+
+    fn add(&mut self, rate: u64, until_ms: u64) {
+        if self.0.iter().any(|known| known.0 >= rate && known.1 >= until_ms) {
+            return;
+        }
+        self.0.retain(|known| known.0 > rate || known.1 > until_ms);
+        let place = self.0.partition_point(|known| known.0 > rate);
+        self.0.insert(place, (rate, until_ms));
+        if self.0.len() > Self::MOST
+            && let Some((_, last_ms)) = self.0.pop()
+            && let Some(last) = self.0.last_mut()
+        {
+            last.1 = last_ms;
+        }
+    }
+
+    /// What the proxy had is over for it too, however late it heard of it.
+    fn forget(&mut self, now_ms: u64) {
+        self.0.retain(|(_, until_ms)| now_ms < until_ms + UNDER_WAY_S * 1_000);
+    }
+
+    fn highest(&self) -> u64 {
+        self.0.first().map_or(0, |(rate, _)| *rate)
+    }
+
+    /// All that can pass by them: each rate for as long as no higher one does, a full bucket of each, and the highest for as long as
+    /// messages may be under way. Every end may come as much later, at which a rate steps down to the next: that is the highest one in all.
+    fn reserve(&self, now_ms: u64) -> u64 {
+        let mut from_ms = now_ms;
+        let under_way = self.highest().saturating_mul(UNDER_WAY_S);
+        self.0.iter().fold(under_way, |sum, (rate, until_ms)| {
+            let lasts_s = lasts_s(from_ms, *until_ms);
+            from_ms = from_ms.max(*until_ms);
+            sum.saturating_add(rate.saturating_mul(lasts_s + 1))
+        })
+    }
+}
+
+/// Seconds from one moment to another, rounded up.
+fn lasts_s(from_ms: u64, until_ms: u64) -> u64 {
+    until_ms.saturating_sub(from_ms).div_ceil(1_000)
+}
+
 /// All that a bucket at this rate can let pass while it is assigned for so long: it is full when it begins.
 fn reserve(rate: u64, ttl_s: u64) -> u64 {
     rate.saturating_mul(ttl_s.saturating_add(UNDER_WAY_S).saturating_add(1))
@@ -225,7 +269,6 @@ fn reserve(rate: u64, ttl_s: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     const TTL_MS: u64 = 10_000;
@@ -288,6 +331,44 @@ mod tests {
         assert_eq!(quota.message(10_999).kept, late, "it may have heard of it late");
         quota.heard(late, TTL_MS, 10_999);
         assert_eq!(quota.message(11_000).kept, reserve(1, 8));
+    }
+
+    #[test]
+    fn one_spike_is_reserved_until_it_has_ended_however_often_the_rate_changes_after_it() {
+        let mut quota = Quota::new(0);
+        let (mut now_ms, mut most_late) = (1_000, 0);
+        quota.reported(0, 5_000, now_ms);
+        // Then a hundred a second and twenty in turn: every report changes the rate.
+        for turn in 0_u64..20 {
+            let message = quota.message(now_ms);
+            let amount = message.kept + message.want;
+            quota.heard(amount, TTL_MS, now_ms);
+            // The spike's assignment lasts for 8 s, and as much longer as a message takes.
+            if now_ms >= 11_000 {
+                most_late = most_late.max(amount);
+            }
+            now_ms += 1_000;
+            quota.reported(if turn % 2 == 0 { 20 } else { 200 }, 0, now_ms);
+        }
+        // What those rates come to, both at once, and nothing of 10,000 a second.
+        assert!(most_late > 0 && most_late <= 2 * reserve(400, 8), "{most_late} leased long after it");
+    }
+
+    #[test]
+    fn what_was_assigned_before_is_told_apart_as_far_as_there_is_room() {
+        let mut older = Older::default();
+        for known in [(100, 5_000), (50, 4_000), (10, 9_000), (10, 8_000)] {
+            older.add(known.0, known.1);
+        }
+        assert_eq!(older.0, [(100, 5_000), (10, 9_000)]);
+        assert_eq!(older.reserve(0), 100 * (5 + 1 + 2) + 10 * (4 + 1));
+        assert_eq!(older.reserve(6_000), 100 * 3 + 10 * 4, "the first may have been heard of late");
+        older.forget(7_000);
+        assert_eq!(older.reserve(7_000), reserve(10, 2));
+        for (rate, until_ms) in [(9, 10_000), (8, 11_000), (7, 12_000), (6, 13_000)] {
+            older.add(rate, until_ms);
+        }
+        assert_eq!(older.0, [(10, 9_000), (9, 10_000), (8, 11_000), (7, 13_000)], "never less");
     }
 
     /// A proxy's bucket, in thousandths of a token, as greedy as it may be.

@@ -233,6 +233,8 @@ pub struct LentSlack {
 /// A part of a limit, lent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lent {
+    /// How much of the limit may pass at worst in any interval as long as the window, if there is a number for that.
+    pub worst: Option<u64>,
     /// What it is called from now on.
     pub lease_id: String,
     /// What the lease has now; 0 if there is none.

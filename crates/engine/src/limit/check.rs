@@ -34,11 +34,20 @@ pub struct Wanted {
 }
 
 /// What identifies a call that may be sent again, or a new one.
+#[derive(Clone)]
 pub(super) struct Identity {
     pub id: [u8; 16],
     pub memo: Option<String>,
     /// Whether nothing of the whole call counts: beside what counts, a look is only told what it sees.
     pub only_looks: bool,
+}
+
+/// Who decides a check that the store can't.
+enum InOutage {
+    /// This node, as the limit's policy says; remembered by what identifies the call.
+    Policy(Option<Identity>),
+    /// Whoever forwarded it: a policy's decision is each node's own, and that one has a share too, and owes what it admits of that.
+    Forwarder,
 }
 
 impl Engine {
@@ -77,7 +86,13 @@ impl Node {
         let until = at + self.config.store_deadline;
         // What must be remembered, or may be given back, is the store's to decide.
         let may_be_local = wanted.request_id.is_none() && !wanted.receipt;
-        if let Some(answered) = self.repeated(calls, wanted)? {
+        // Sent twice at once it is decided twice, one after the other: the second finds what became of the first.
+        let request = wanted.request_id.is_some().then(|| self.identity(calls, wanted));
+        let _turn = match &request {
+            Some(request) => Some(self.fallbacks.turn(request.id, until).await?),
+            None => None,
+        };
+        if let Some(answered) = request.as_ref().map_or(Ok(None), |request| self.repeated(request))? {
             return Ok(answered);
         }
         for call in calls {
@@ -103,8 +118,8 @@ impl Node {
         }
         let mut checks: Vec<Option<Checked>> = vec![None; calls.len()];
         let only_looks = calls.iter().all(|call| call.cost == 0);
-        let mut spent = SpentHere { node: self, places: Vec::new(), counted: Vec::new() };
-        let mut has_spread = false;
+        let mut spent = SpentHere { node: self, places: Vec::new(), counted: Vec::new(), is_for_good: false };
+        let (alone, mut has_spread) = (calls.len() == 1, false);
         let (mut refused, mut rooms, mut low) = (None, Vec::new(), vec![false; calls.len()]);
         for (index, call) in calls.iter().enumerate() {
             let current = match first.take() {
@@ -157,7 +172,8 @@ impl Node {
                 }
                 Way::To(_) | Way::Store => continue,
             }
-            let (remaining, reset_ms, source) = match self.spend(call, &current, metered, until).await {
+            let (remaining, reset_ms, source) = match self.spend(call, &current, metered, alone, until).await
+            {
                 Local::Ask { is_low } => {
                     low[index] = is_low;
                     continue;
@@ -169,7 +185,9 @@ impl Node {
                         true => Source::Renewed,
                         false => Source::Local,
                     };
-                    spent.places.push((self.purse_of(call, &current, metered), call.cost, ticket));
+                    if !alone {
+                        spent.places.push((self.purse_of(call, &current, metered), call.cost, ticket));
+                    }
                     (remaining, reset_ms, source)
                 }
                 Local::Refused { retry_after_ms, reset_ms } => {
@@ -185,7 +203,12 @@ impl Node {
         let asked: Vec<_> = (0..calls.len()).filter(|index| checks[*index].is_none()).collect();
         if refused.is_none() && !asked.is_empty() {
             let calls: Vec<_> = asked.iter().map(|index| calls[*index].clone()).collect();
-            let answered = self.ask_the_store(calls, wanted, only_looks, rooms, until, is_forwarded).await?;
+            let in_outage = match is_forwarded {
+                true => InOutage::Forwarder,
+                // Of a call that is decided here in part all of it is remembered, below, and never a part.
+                false => InOutage::Policy(request.clone().filter(|_| !has_spread)),
+            };
+            let answered = self.ask_the_store(calls, wanted, in_outage, only_looks, rooms, until).await?;
             refused = answered.refused.map(|(place, denial)| (asked[answered.indices[place]], denial));
             for (index, checked) in answered.indices.into_iter().zip(answered.checks) {
                 checks[asked[index]] = Some(checked);
@@ -203,10 +226,7 @@ impl Node {
                 denial.reason = "global_budget_exhausted";
             }
         }
-        if refused.is_none() {
-            spent.places.clear();
-            spent.counted.clear();
-        }
+        spent.is_for_good = refused.is_none();
         drop(spent);
         // Those that were not asked because another refused have nothing to show.
         let (mut found, mut place) = (Vec::with_capacity(calls.len()), None);
@@ -221,8 +241,8 @@ impl Node {
         let refused = refused.zip(place).map(|((_, denial), place)| (place, denial));
         let (indices, checks) = found.into_iter().unzip();
         let answered = Answered { allowed: refused.is_none(), indices, checks, refused };
-        if has_spread {
-            self.remember(calls, wanted, &answered);
+        if has_spread && let Some(request) = request {
+            self.remember(request, &answered);
         }
         Ok(answered)
     }
@@ -277,22 +297,20 @@ impl Node {
         self: &Arc<Self>,
         calls: Vec<CheckCall>,
         wanted: &Wanted,
+        in_outage: InOutage,
         only_looks: bool,
         rooms: Vec<Room>,
         until: Instant,
-        is_forwarded: bool,
     ) -> Result<Answered, LimitError> {
         let is_audited = !rooms.is_empty();
         let (node, wanted) = (self.clone(), wanted.clone());
         let asking = async move {
-            if let Some(answered) = node.repeated(&calls, &wanted)? {
-                return Ok(answered);
-            }
             let answered = match node.check_centrally(&calls, &wanted, only_looks, until).await {
                 Ok(answered) => answered,
-                // A policy's decision is each node's own: whoever forwarded it has a share too, and owes what it admits of that.
-                Err(error) if is_forwarded => return Err(error),
-                Err(error) => node.fall_back(&calls, &wanted, only_looks, error)?,
+                Err(error) => match in_outage {
+                    InOutage::Policy(request) => node.fall_back(&calls, request, only_looks, error)?,
+                    InOutage::Forwarder => return Err(error),
+                },
             };
             node.audit_checks(&calls, &wanted, &answered, rooms, until).await?;
             Ok(answered)
@@ -479,14 +497,15 @@ struct SpentHere<'a> {
     node: &'a Node,
     places: Vec<(Sought<'a>, u64, Ticket)>,
     counted: Vec<(&'a CheckCall, gossip::Ticket)>,
+    is_for_good: bool,
 }
 
 impl Drop for SpentHere<'_> {
     fn drop(&mut self) {
         for (sought, cost, ticket) in self.places.drain(..) {
-            self.node.unspend(&sought, cost, ticket);
+            self.node.decided(&sought, cost, ticket, self.is_for_good);
         }
-        for (call, ticket) in self.counted.drain(..) {
+        for (call, ticket) in self.counted.drain(..).filter(|_| !self.is_for_good) {
             self.node.uncount(call, ticket);
         }
     }

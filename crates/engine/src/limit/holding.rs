@@ -16,6 +16,7 @@
 use super::calls::{Answered, CheckCall, Checked, LimitError};
 use super::check::{Identity, MEMORY_MS, Wanted, hex};
 use super::definitions::Current;
+use crate::asleep::Moment;
 use crate::engine::Node;
 use crate::failure::Failure;
 use baton_core::Name;
@@ -63,6 +64,8 @@ struct Round {
     /// What receipts are made out to.
     id: [u8; 16],
     deadline: Instant,
+    /// Before the first hold was sent.
+    began: Moment,
 }
 
 /// A hold that may have been taken.
@@ -121,9 +124,10 @@ impl Node {
             ttl_ms: MEMORY_MS,
         });
         let id = if memo.is_some() { identity.id } else { own.id };
-        let deadline = (Instant::now() + HOLD - MARGIN).min(until);
+        let began = self.moment();
+        let deadline = (began.at + HOLD - MARGIN).min(until);
         let (calls, wanted) = (calls.to_vec(), wanted.clone());
-        let round = Round { node: self.clone(), calls, wanted, own, memo, id, deadline };
+        let round = Round { node: self.clone(), calls, wanted, own, memo, id, deadline, began };
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move {
             round.run(answer).await;
@@ -214,7 +218,9 @@ impl Round {
             }
             holds.push(hold(claim));
         }
-        match Instant::now() < self.deadline {
+        // Timers stand still while the machine sleeps, and holds don't.
+        let is_held = self.began.elapsed() < HOLD - MARGIN;
+        match is_held && Instant::now() < self.deadline {
             true => Ok(admitted(found)),
             false => Err(Failure::Unavailable { unknown: false }.into()),
         }

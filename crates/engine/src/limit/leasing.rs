@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
-/// Of which purse something was spent, and after which of its messages.
+/// Of which purse something was spent that is left open, and after which of its messages.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket {
     purse: u32,
@@ -38,7 +38,7 @@ pub(super) enum Local {
         reset_ms: u64,
         /// Whether somebody had to ask for it first.
         renewed: bool,
-        /// To put it back with.
+        /// To decide it with, if it is of several.
         ticket: Ticket,
     },
     /// The store has just said no.
@@ -65,18 +65,19 @@ enum Next {
 }
 
 impl Node {
-    /// Spends from the key's purse, if it has one or should get one.
+    /// Spends from the key's purse, if it has one or should get one. Of one check of several that is left open until all are decided.
     pub(super) async fn spend(
         self: &Arc<Self>,
         call: &CheckCall,
         current: &Current,
         metered: &str,
+        is_alone: bool,
         until: Instant,
     ) -> Local {
         let Some(terms) = terms(&current.defined.definition, metered, call.identity) else { return ASK };
         let sought = self.purse_of(call, current, metered);
         for had in 0..=WAITS_MAX {
-            match self.next_step(call, current, &sought, terms, had) {
+            match self.next_step(call, current, (&sought, is_alone), terms, had) {
                 Next::Done(local) => return local,
                 Next::Wait(answered) => {
                     if tokio::time::timeout_at(until, answered).await.is_err() {
@@ -128,7 +129,7 @@ impl Node {
         self: &Arc<Self>,
         call: &CheckCall,
         current: &Current,
-        sought: &Sought<'_>,
+        (sought, is_alone): (&Sought<'_>, bool),
         terms: Terms,
         had: usize,
     ) -> Next {
@@ -163,7 +164,11 @@ impl Node {
         if is_another && !is_outdated && current.defined.definition.mechanism == Mechanism::Approximate {
             held.given = given();
         }
-        let step = held.with(&terms, |holder| holder.check(call.cost, now_ms, Waits { had, most }));
+        let waits = Waits { had, most };
+        let step = held.with(&terms, |holder| match is_alone {
+            true => holder.check(call.cost, now_ms, waits),
+            false => holder.check_of_several(call.cost, now_ms, waits),
+        });
         if let Some(message) = step.beside() {
             tokio::spawn(self.clone().renew(held.whose(), message));
         }
@@ -197,13 +202,13 @@ impl Node {
         }
     }
 
-    /// Puts back what was spent for a check that didn't pass.
-    pub(super) fn unspend(&self, sought: &Sought<'_>, cost: u64, ticket: Ticket) {
+    /// What was spent for one check of several is spent for good, or put back.
+    pub(super) fn decided(&self, sought: &Sought<'_>, cost: u64, ticket: Ticket, is_spent: bool) {
         let now_ms = self.uptime_ms();
         if let Some(held) = self.purses.shard(sought).find(sought)
             && held.number == ticket.purse
         {
-            held.purse.unspend(&held.till, cost, ticket.sequence, now_ms);
+            held.purse.decided(&held.till, cost, ticket.sequence, is_spent, now_ms);
         }
     }
 

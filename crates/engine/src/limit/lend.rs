@@ -9,7 +9,7 @@ use crate::engine::{Engine, Node};
 use baton_core::Name;
 use baton_core::limit::holder::{Seen, terms};
 use baton_core::limit::purse::Terms;
-use baton_core::limit::{Definition, Event, Identity, Mechanism, Metered, meter_key};
+use baton_core::limit::{Definition, Event, Identity, Mechanism, Metered, bound, meter_key};
 use baton_core::meter::{Algorithm, Claim, PRODUCT_MAX, RowClaim, RowKind, Take};
 use baton_store::Charge;
 
@@ -47,6 +47,16 @@ fn lent_by(definition: &Definition, key: &str, identity: Identity) -> Option<Ter
     terms(definition, key, identity).filter(|_| may_be_lent)
 }
 
+/// How much more a lease may be given. Where there is a most that one has, who doesn't say what it keeps may have that already.
+fn room_in(terms: Option<&Terms>, call: &LendCall) -> u64 {
+    match (terms.map_or(0, |terms| terms.size_max), call.kept) {
+        (u64::MAX, _) => u64::MAX,
+        (most, Some(kept)) => most.saturating_sub(kept),
+        (most, None) if call.sequence == 1 => most,
+        (_, None) => 0,
+    }
+}
+
 impl Engine {
     /// What a lease can be called that nobody has had before.
     pub fn new_lease_id(&self) -> String {
@@ -75,9 +85,8 @@ impl Engine {
                 // It isn't leased, or not any more: nothing is given.
                 None => 0,
             };
-            let size_max =
-                terms.map_or(0, |terms| terms.size_max).saturating_sub(call.kept.unwrap_or_default());
-            let want = call.want.min(rule.algorithm.amount_max(rule.window_ms)).min(size_max);
+            let want =
+                call.want.min(rule.algorithm.amount_max(rule.window_ms)).min(room_in(terms.as_ref(), call));
             let is_current = call.version.is_none_or(|version| version == current.defined.version.0);
             let take =
                 if terms.is_some() && want > 0 && is_current { Take::Share(want) } else { Take::Nothing };
@@ -128,6 +137,8 @@ impl Engine {
             node.log_lease_message(name, &call.key, &charge.claims[0], meter);
         }
         Ok(Lent {
+            // Of what is leased no other node matters, nor what the store is.
+            worst: bound(definition, &call.key, 1, "").worst(),
             amount,
             lease_id,
             ttl_ms,
@@ -154,6 +165,7 @@ impl Node {
     fn lent_nothing(&self, name: &Name, current: &Current, call: &LendCall) -> Lent {
         let used = self.used_here(name, current, &call.key);
         Lent {
+            worst: None,
             lease_id: call.lease_id.clone(),
             amount: 0,
             ttl_ms: 0,

@@ -4,9 +4,9 @@ use super::limits::{DAY_MS, Ground, call, check, definition, ground, name};
 use super::replication::{SOON, SYNC, World, address};
 use baton_core::crdt::{Edit, Kind, Object};
 use baton_core::limit::gossip::window;
-use baton_core::limit::{Definition, Mechanism};
+use baton_core::limit::{Definition, Mechanism, Policy};
 use baton_core::meter::Algorithm;
-use baton_engine::limit::{Opening, ReplicaSource, Source, Wanted};
+use baton_engine::limit::{LimitError, Opening, ReplicaSource, Source, Wanted};
 use baton_engine::replica::Replica;
 use baton_engine::replication::PeerStatus;
 use baton_engine::{Config, Engine, Random};
@@ -253,6 +253,53 @@ async fn a_request_counts_once_at_a_node_and_what_only_counts_refuses_nobody() {
     let answered = check(engine, "l", "k", 1).await;
     assert!(answered.checks[0].would_refuse);
     assert_eq!(used(engine).await, LIMIT);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_comes_twice_at_once_counts_once_whoever_decides_beside_it() {
+    let (ground, _world) = nodes(1).await;
+    let engine = &ground.engines[0];
+    engine
+        .put_limit(&name("l"), Definition { limit: 1_000, ..spread(Algorithm::FixedWindow) })
+        .await
+        .unwrap();
+    let open = Definition { on_failure: Policy::Open, ..definition(Algorithm::FixedWindow, 1_000, DAY_MS) };
+    engine.put_limit(&name("central"), open).await.unwrap();
+    let orders = [
+        vec![call("l", "k", 1), call("central", "k", 1)],
+        vec![call("central", "k", 1), call("l", "k", 1)],
+        vec![call("l", "k", 1)],
+    ];
+    let (mut counted, mut at_the_store) = (0, 0);
+    for (fault, rounds) in [(Fault::None, 60), (Fault::Unavailable, 20)] {
+        ground.faulty.set(fault);
+        for round in 0..rounds {
+            let calls = &orders[round % orders.len()];
+            let wanted = Wanted { request_id: Some(format!("{fault:?} {round}")), ..Wanted::default() };
+            let mut callers = tokio::task::JoinSet::new();
+            for _ in 0..4 {
+                let (engine, calls, wanted) = (engine.clone(), calls.clone(), wanted.clone());
+                callers.spawn(async move { engine.check_limits(&calls, &wanted).await });
+            }
+            while let Some(answered) = callers.join_next().await {
+                let answered =
+                    answered.unwrap().unwrap_or_else(|error| panic!("{error:?}, {fault:?}, {round}"));
+                assert!(answered.allowed && answered.checks.len() == calls.len(), "{answered:?}");
+            }
+            counted += 1;
+            at_the_store += calls.len() as u64 - 1;
+            assert_eq!(used(engine).await, counted, "{fault:?}, {round}");
+        }
+    }
+    ground.faulty.set(Fault::None);
+    eventually("what is owed is counted", async || {
+        engine.usage(&name("central"), "k").await.is_ok_and(|usage| usage.used >= at_the_store)
+    })
+    .await;
+    assert_eq!(engine.usage(&name("central"), "k").await.unwrap().used, at_the_store);
+    let other = [call("central", "k", 2), call("l", "k", 1)];
+    let wanted = Wanted { request_id: Some("None 1".into()), ..Wanted::default() };
+    assert_eq!(engine.check_limits(&other, &wanted).await.unwrap_err(), LimitError::RequestIdReused);
 }
 
 #[tokio::test(flavor = "multi_thread")]

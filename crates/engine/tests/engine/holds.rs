@@ -4,11 +4,13 @@ use super::counting::Counting;
 use super::limits::{DAY_MS, call, definition, name};
 use baton_core::limit::Definition;
 use baton_core::meter::Algorithm;
+use baton_engine::asleep::Asleep;
 use baton_engine::limit::{Answered, LimitError, Source, Wanted};
 use baton_engine::{Config, Engine, Failure, Random};
 use baton_testkit::dice::Dice;
 use baton_testkit::simulated::{Faults, Node, Simulated};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const SETTLED: Duration = Duration::from_secs(5);
@@ -59,6 +61,27 @@ async fn a_caller_that_goes_away_between_two_holds_leaves_nothing_counted() {
             assert_eq!(used(&engine, limit).await, 1, "{limit}, gone after {gone_after_ms} ms");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_sleeps_while_it_holds_admits_nothing_by_holds_that_are_over() {
+    let store = Simulated::for_many(1);
+    let handle = store.node(Faults::none());
+    let slept_ms = Arc::new(AtomicU64::new(0));
+    let config = Config { asleep: Asleep::Set(slept_ms.clone()), ..Config::default() };
+    let engine = Engine::start(handle.clone(), config, Random::seeded(1)).await.unwrap();
+    put(&engine, "a", 10).await;
+    put(&engine, "b", 10).await;
+    assert!(check_both(&engine, &Wanted::default()).await.unwrap().allowed);
+    handle.set_faults(Faults { there_ms: (60, 60), back_ms: (60, 60), ..Faults::none() });
+    let wanted = Wanted::default();
+    let (answered, ()) = tokio::join!(check_both(&engine, &wanted), async {
+        // Between the first hold and the second: the clock that timers go by stands still meanwhile.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        slept_ms.fetch_add(2_000, Ordering::Relaxed);
+    });
+    assert!(!answered.is_ok_and(|answered| answered.allowed), "the first hold is over");
+    assert!(check_both(&engine, &Wanted::default()).await.unwrap().allowed, "and this is another one");
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use baton_engine::{Config, Engine, Random};
 use baton_testkit::faulty::{Fault, Faulty};
 use baton_testkit::store_url;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -16,7 +17,7 @@ pub fn definition(algorithm: Algorithm, limit: u64, window_ms: u64) -> Definitio
     Definition { staggered: false, ..Definition::plain(algorithm, limit, window_ms) }
 }
 
-const COUNTING: [Algorithm; 4] =
+pub const COUNTING: [Algorithm; 4] =
     [Algorithm::TokenBucket, Algorithm::SlidingWindow, Algorithm::FixedWindow, Algorithm::SlidingLog];
 pub const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
@@ -191,42 +192,86 @@ async fn a_reservation_says_when_and_can_be_cancelled() {
     assert_eq!(too_much, LimitError::CostTooHigh { capacity: 10 });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_definition_that_changes_under_load_loses_no_count() {
-    let ground = ground(3).await;
-    let changed = [
-        definition(Algorithm::FixedWindow, 200, DAY_MS),
-        definition(Algorithm::SlidingLog, 150, DAY_MS),
-        definition(Algorithm::TokenBucket, 120, DAY_MS),
-        definition(Algorithm::SlidingWindow, 120, DAY_MS),
-    ];
-    ground.engines[0].put_limit(&name("l"), definition(Algorithm::FixedWindow, 100, DAY_MS)).await.unwrap();
+/// Changes a limit while nine callers at three nodes use it, each time when so many more were admitted. What was admitted in all, and the
+/// last limit.
+async fn changed_under_load(ground: &Ground, changes: Vec<Definition>, between: u64) -> (u64, u64) {
+    let last = changes.last().map(|definition| definition.limit).unwrap();
+    let (admitted, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut changes = changes.into_iter();
+    ground.engines[0].put_limit(&name("l"), changes.next().unwrap()).await.unwrap();
     let callers: Vec<_> = (0..9)
         .map(|caller| {
-            let engine = ground.engines[caller % 3].clone();
+            let (engine, admitted, is_over) =
+                (ground.engines[caller % 3].clone(), admitted.clone(), is_over.clone());
             tokio::spawn(async move {
-                let mut admitted = 0;
-                for _ in 0..30 {
-                    admitted += u64::from(check(&engine, "l", "k", 1).await.allowed);
+                while !is_over.load(Ordering::SeqCst) {
+                    let allowed = check(&engine, "l", "k", 1).await.allowed;
+                    admitted.fetch_add(u64::from(allowed), Ordering::SeqCst);
+                    tokio::task::yield_now().await;
                 }
-                admitted
             })
         })
         .collect();
-    for definition in changed {
+    let more = async |count: u64| {
+        let before = admitted.load(Ordering::SeqCst);
+        let until = Instant::now() + Duration::from_secs(30);
+        while admitted.load(Ordering::SeqCst) < before + count {
+            assert!(Instant::now() < until, "{before} admitted, and no more");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    more(between).await;
+    for definition in changes {
         ground.engines[1].put_limit(&name("l"), definition).await.unwrap();
-        tokio::task::yield_now().await;
+        more(between).await;
     }
-    let mut admitted = 0;
+    is_over.store(true, Ordering::SeqCst);
     for caller in callers {
-        admitted += caller.await.unwrap();
+        caller.await.unwrap();
     }
-    // Whoever was quicker than the changes leaves some. The node that made the last one knows it.
-    while check(&ground.engines[1], "l", "k", 1).await.allowed {
-        admitted += 1;
+    (admitted.load(Ordering::SeqCst), last)
+}
+
+/// Nothing that was admitted is forgotten, up to the limit that counts now.
+async fn is_all_counted(ground: &Ground, admitted: u64, limit: u64) {
+    let usage = ground.engines[1].usage(&name("l"), "k").await.unwrap();
+    let counted = usage.used + usage.outstanding;
+    assert!(counted >= admitted.min(limit), "{admitted} admitted of {limit}, and {usage:?}");
+    for engine in &ground.engines {
+        engine.drain().await;
     }
-    // The last limit is 120. While it was 200 or 150 more may have passed, and that stays counted up to the new limit.
-    assert!((120..=200).contains(&admitted), "{admitted}");
+    // What nodes had leased is given back, and what they had spent is told.
+    let usage = ground.engines[1].usage(&name("l"), "k").await.unwrap();
+    assert!(usage.outstanding == 0 && usage.used >= admitted.min(limit), "{admitted} admitted, {usage:?}");
+    assert!(usage.used <= admitted, "{admitted} admitted, {usage:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_changes_under_load_loses_no_count() {
+    let ground = ground(3).await;
+    let changes = vec![
+        definition(Algorithm::FixedWindow, 100, DAY_MS),
+        definition(Algorithm::FixedWindow, 200, DAY_MS),
+        definition(Algorithm::SlidingLog, 300, DAY_MS),
+        definition(Algorithm::TokenBucket, 400, DAY_MS),
+        definition(Algorithm::SlidingWindow, 500, DAY_MS),
+    ];
+    let (admitted, limit) = changed_under_load(&ground, changes, 40).await;
+    assert!((200..=limit).contains(&admitted), "{admitted}");
+    is_all_counted(&ground, admitted, limit).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lowered_limit_admits_nothing_while_more_than_that_was_used_and_loses_no_count() {
+    let ground = ground(3).await;
+    let changes = vec![
+        definition(Algorithm::FixedWindow, 1_000, DAY_MS),
+        definition(Algorithm::TokenBucket, 900, DAY_MS),
+        definition(Algorithm::SlidingWindow, 800, DAY_MS),
+    ];
+    let (admitted, _) = changed_under_load(&ground, changes, 50).await;
+    ground.engines[1].put_limit(&name("l"), definition(Algorithm::FixedWindow, 120, DAY_MS)).await.unwrap();
+    assert!(admitted >= 150 && !check(&ground.engines[1], "l", "k", 1).await.allowed);
     let usage = ground.engines[1].usage(&name("l"), "k").await.unwrap();
     assert_eq!(usage.used, 120, "what was admitted is still counted: {usage:?}");
     // The others hear of it within moments, or read it again after a while.
@@ -235,6 +280,37 @@ async fn a_definition_that_changes_under_load_loses_no_count() {
         assert!(Instant::now() < until, "another node never hears of a change");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leased_definition_that_changes_under_load_loses_no_count() {
+    let ground = ground(3).await;
+    let leased = |algorithm, limit| Definition {
+        mechanism: Mechanism::Leased,
+        ..definition(algorithm, limit, DAY_MS)
+    };
+    let changes = vec![
+        leased(Algorithm::FixedWindow, 20_000),
+        leased(Algorithm::FixedWindow, 15_000),
+        leased(Algorithm::TokenBucket, 30_000),
+        definition(Algorithm::TokenBucket, 30_000, DAY_MS),
+        leased(Algorithm::SlidingWindow, 25_000),
+    ];
+    let (admitted, limit) = changed_under_load(&ground, changes, 500).await;
+    is_all_counted(&ground, admitted, limit).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_that_changes_under_load_loses_no_count() {
+    let ground = ground(3).await;
+    let changes = vec![
+        definition(Algorithm::FixedWindow, 2_000, DAY_MS),
+        definition(Algorithm::FixedWindow, 2_000, 2 * DAY_MS),
+        definition(Algorithm::SlidingWindow, 2_000, 3 * DAY_MS),
+        definition(Algorithm::SlidingWindow, 2_000, 7 * DAY_MS),
+    ];
+    let (admitted, limit) = changed_under_load(&ground, changes, 100).await;
+    is_all_counted(&ground, admitted, limit).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -77,6 +77,7 @@ pub(crate) fn read(said: LimitDefinition) -> Result<Definition, ErrorBody> {
         keys_max: said.max_keys.unwrap_or(KEYS_MAX),
         dry_run: said.dry_run,
         audit: said.audit.unwrap_or(is_usual),
+        is_strict: said.durability == Some(wire::Durability::Strict),
         hot_key,
         changed_at: WallTime::default(),
         overrides,
@@ -321,6 +322,7 @@ pub(crate) fn shown(definition: &Definition) -> LimitDefinition {
         },
         dry_run: definition.dry_run,
         audit: Some(definition.audit),
+        durability: definition.is_strict.then_some(wire::Durability::Strict),
         overrides: definition
             .overrides
             .iter()

@@ -259,12 +259,13 @@ async fn leased(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
     let name = exchange.name(NAME)?;
     let request: LeaseRequest = exchange.read(body, BODY_BYTES_MAX).await?;
     request.check()?;
+    let engine = &exchange.server.engine;
     let call = LendCall {
         key: request.key,
         identity: who(request.identity),
         owner: request.node_id,
-        lease_id: request.lease_id,
-        sequence: request.sequence,
+        lease_id: request.lease_id.unwrap_or_else(|| engine.new_lease_id()),
+        sequence: request.sequence.unwrap_or(1),
         spent: request.spent,
         kept: request.kept,
         want: request.want,
@@ -272,7 +273,7 @@ async fn leased(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
         ttl_ms: request.ttl_millis.unwrap_or_default(),
     };
     let _place = exchange.enter(Class::Urgent)?;
-    let lent = exchange.server.engine.lend(&name, &call).await?;
+    let lent = engine.lend(&name, &call).await?;
     let response = LeaseResponse {
         lease_id: lent.lease_id,
         granted: lent.amount,
@@ -289,6 +290,7 @@ async fn leased(exchange: &Exchange, body: Body) -> Result<Response, Problem> {
         remaining: lent.remaining,
         reset_millis: lent.reset_ms,
         retry_after_millis: lent.retry_ms,
+        bound: lent.worst,
         version: lent.version.0,
     };
     Ok(json(StatusCode::OK, &response))

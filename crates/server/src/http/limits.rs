@@ -218,6 +218,7 @@ async fn bounded(exchange: &Exchange) -> Result<Response, Problem> {
     let items = bound.items.iter().map(|item| LimitBoundItem {
         source: item.source.into(),
         amount: item.amount,
+        each: item.each,
         because: item.because.clone(),
     });
     let response = LimitBound {

@@ -254,6 +254,7 @@ async fn a_definition_that_makes_no_sense_is_refused_with_its_field() {
         (json!({ "limit": 1 }), "windowMillis"),
         (json!({ "limit": 1, "windowMillis": 0 }), "windowMillis"),
         (json!({ "limit": 1, "windowMillis": 1000, "algorithm": "leaky" }), "algorithm"),
+        (json!({ "limit": 1, "windowMillis": 1000, "durability": "relaxed" }), "durability"),
         (json!({ "limit": 1001, "windowMillis": 1000, "algorithm": "sliding_log" }), "limit"),
         (json!({ "limit": 1_000_000_000_u64, "windowMillis": DAY_MS }), "limit"),
         (json!({ "limit": 1, "windowMillis": 1000, "burst": 2, "algorithm": "fixed_window" }), "burst"),
@@ -352,11 +353,17 @@ async fn a_part_of_a_leased_limit_is_lent_reported_and_given_back() {
     let baton = Baton::start().await;
     let body = json!({ "limit": 1_000, "windowMillis": DAY_MS, "algorithm": "fixed_window", "mechanism": "leased",
                        "staggered": false, "leaseTtlMillis": 60_000 });
-    put(&baton, "api", body).await.ok();
+    let shown = put(&baton, "api", body.clone()).await.ok();
+    assert_eq!(
+        shown.get("durability"),
+        None,
+        "what wasn't said isn't there, which older clients wouldn't know"
+    );
     let say = async |body: Value| baton.post("/v1/limits/api/lease", body).await;
     let lent =
         say(json!({ "key": "k", "nodeId": "me", "leaseId": "a", "sequence": 1, "want": 500 })).await.ok();
     assert_eq!((&lent["granted"], &lent["ttlMillis"]), (&json!(50), &json!(60_000)), "a twentieth: {lent}");
+    assert_eq!(lent["bound"], 2_000, "as of `GET …/bound`");
     let report =
         json!({ "key": "k", "nodeId": "me", "leaseId": "a", "sequence": 2, "spent": 30, "kept": 15 });
     for _ in 0..2 {
@@ -379,6 +386,28 @@ async fn a_part_of_a_leased_limit_is_lent_reported_and_given_back() {
         body[field] = value;
         assert_eq!(say(body).await.field(), field);
     }
+    let unnumbered = json!({ "key": "k", "nodeId": "me", "leaseId": "a", "want": 9 });
+    assert_eq!(say(unnumbered).await.field(), "sequence");
+    let begun = say(json!({ "key": "k", "nodeId": "me", "want": 30 })).await.ok();
+    assert_eq!(begun["granted"], 30);
+    let back = json!({ "key": "k", "nodeId": "me", "leaseId": begun["leaseId"], "sequence": 2, "spent": 0, "kept": 0 });
+    assert_eq!(say(back).await.ok()["granted"], 0);
+    let usage = baton.get("/v1/limits/api/usage?key=k").await.ok();
+    assert_eq!((&usage["used"], &usage["outstanding"]), (&json!(40), &json!(0)));
+    let mut strict = body;
+    strict["durability"] = json!("strict");
+    strict["reclaim"] = json!("optimistic");
+    strict["leaseSize"] = json!(70);
+    assert_eq!(put(&baton, "api", strict).await.ok()["definition"]["durability"], "strict");
+    let bound = baton.get("/v1/limits/api/bound").await.ok();
+    assert_eq!((&bound["items"][0]["each"], bound.get("worst")), (&json!(70), None));
+    // Without saying what it keeps, a lease may have all that it may have already.
+    for (sequence, granted) in [(1, 50), (2, 50)] {
+        let more = json!({ "key": "o", "nodeId": "me", "leaseId": "o", "sequence": sequence, "want": 500 });
+        assert_eq!(say(more).await.ok()["granted"], granted);
+    }
+    let more = json!({ "key": "o", "nodeId": "me", "leaseId": "o", "sequence": 3, "kept": 50, "want": 500 });
+    assert_eq!(say(more).await.ok()["granted"], 70);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -60,7 +60,7 @@ pub fn bound(definition: &Definition, key: &str, spread: &Spread) -> Bound {
             format!("how much comes in that time isn't known, so each of {nodes} nodes may admit all of it"),
         ),
     };
-    let item = |source, amount, because| BoundItem { source, amount, because };
+    let item = |source, amount, because| BoundItem { source, amount, each: None, because };
     let mechanism = item("mechanism", Some(amount), format!("{within}; {rate}"));
     let partition = format!(
         "nodes that can't hear each other each admit up to the limit: of {nodes}, {apart} more in every window if nobody hears anybody. What all of them admitted counts when they do"

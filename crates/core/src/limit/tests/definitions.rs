@@ -31,7 +31,7 @@ prop_compose! {
     fn definition()(
         algorithm in prop::sample::select(Algorithm::ALL.to_vec()),
         numbers: [u64; 8],
-        flags: [bool; 4],
+        flags: [bool; 5],
         calendar in prop::option::of(("[A-Za-z/]{0,20}", any::<bool>())),
         mechanism in prop::sample::select(Mechanism::ALL.to_vec()),
         anonymous in prop::option::of(prop::sample::select(Mechanism::ALL.to_vec())),
@@ -72,6 +72,7 @@ prop_compose! {
             keys_max,
             dry_run: flags[2],
             audit: flags[3],
+            is_strict: flags[4],
             hot_key,
             changed_at: WallTime(limit ^ window_ms),
             overrides: overrides.into_iter().map(|(key, limit)| Override { key, limit }).collect(),

@@ -9,19 +9,20 @@
 //! - `share`: how much a node may admit by itself
 //! - `snapshot`: what remains of quotas, every minute
 //! - `debts`: what is owed to the store, on disk and until it is counted there
-//! - `repeats`: what was answered under a `requestId`
+//! - `repeats`: what was answered under a `requestId`; `turns`: the same one, sent while it is being decided
 
 mod debts;
 mod repeats;
 mod share;
 mod snapshot;
 mod table;
+mod turns;
 
 pub(crate) use debts::{keep, keep_synced, settle_all};
 pub(crate) use snapshot::keep_snapshots;
 
 use super::calls::{Answered, CheckCall, Checked, Denial, LimitError, Source};
-use super::check::Wanted;
+use super::check::Identity;
 use super::definitions::Current;
 use crate::engine::Node;
 use crate::failure::Failure;
@@ -33,14 +34,23 @@ use baton_core::meter::{Claim, Effect, Meter, Rule, Take, charge};
 use baton_core::{Key, Name};
 use debts::Admission;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 use table::Table;
+use tokio::time::Instant;
+use turns::{Turn, Turns};
 
 /// When to come back to a store that is gone.
 const RETRY_MS: u64 = 1_000;
 
+/// How much longer than for the store a call waits for another one of the same request.
+const TURN_MARGIN: Duration = Duration::from_millis(500);
+
 /// What a node counts for itself.
 #[derive(Default)]
-pub(crate) struct Fallbacks(Mutex<Table>);
+pub(crate) struct Fallbacks {
+    table: Mutex<Table>,
+    turns: Turns,
+}
 
 impl Fallbacks {
     /// With what nodes that are gone have left in a state directory; `name` is nobody else's there.
@@ -49,11 +59,17 @@ impl Fallbacks {
         if let Some(state) = state {
             table.adopt(state, name);
         }
-        Self(Mutex::new(table))
+        Self { table: Mutex::new(table), turns: Turns::default() }
+    }
+
+    /// To decide a request that may come twice at once.
+    pub async fn turn(&self, request: [u8; 16], until: Instant) -> Result<Turn<'_>, Failure> {
+        // Who has it is done by when it had to be, which is about now, if both came at once. What it came to this one can't say.
+        self.turns.take(request, until + TURN_MARGIN).await.ok_or(Failure::Unavailable { unknown: true })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().expect("no panic while held")
+        self.table.lock().expect("no panic while held")
     }
 }
 
@@ -117,24 +133,16 @@ impl Node {
     }
 
     /// What this node has answered by itself before, if this is a repetition.
-    pub(super) fn repeated(
-        &self,
-        calls: &[CheckCall],
-        wanted: &Wanted,
-    ) -> Result<Option<Answered>, LimitError> {
-        if wanted.request_id.is_none() || self.fallbacks.table().repeats.is_empty() {
-            return Ok(None);
-        }
-        let identity = self.identity(calls, wanted);
-        let digest = identity.memo.unwrap_or_default();
-        self.fallbacks.table().repeats.get(&identity.id, &digest, self.uptime_ms())
+    pub(super) fn repeated(&self, request: &Identity) -> Result<Option<Answered>, LimitError> {
+        let digest = request.memo.as_deref().unwrap_or_default();
+        self.fallbacks.table().repeats.get(&request.id, digest, self.uptime_ms())
     }
 
     /// Decides without the store, if that is what failed and all definitions are known.
     pub(super) fn fall_back(
         &self,
         calls: &[CheckCall],
-        wanted: &Wanted,
+        request: Option<Identity>,
         only_looks: bool,
         error: LimitError,
     ) -> Result<Answered, LimitError> {
@@ -147,28 +155,29 @@ impl Node {
             // What isn't known can't be read now: then nothing can be said.
             currents.push(self.known_definition(&call.limit).ok_or(error.clone())?);
         }
-        let identity = self.identity(calls, wanted);
-        // Looked for, decided and remembered under one lock: the same request may have asked the store twice before it was gone.
+        // Looked for, decided and remembered under one lock: one whose caller has gone may still ask the store, for what is audited.
         let mut table = self.fallbacks.table();
-        if let Some(digest) = &identity.memo
-            && let Some(before) = table.repeats.get(&identity.id, digest, self.uptime_ms())?
+        if let Some(Identity { id, memo: Some(digest), .. }) = &request
+            && let Some(before) = table.repeats.get(id, digest, self.uptime_ms())?
         {
             return Ok(before);
         }
         let answered = self.decide_here(&mut table, calls, &currents, only_looks);
-        if let Some(digest) = identity.memo.filter(|_| answered.allowed) {
-            table.repeats.remember(identity.id, digest, answered.clone(), self.uptime_ms());
+        if let Some(Identity { id, memo: Some(digest), .. }) = request
+            && answered.allowed
+        {
+            table.repeats.remember(id, digest, answered.clone(), self.uptime_ms());
         }
         Ok(answered)
     }
 
     /// Remembers what was admitted without the store under a `requestId`.
-    pub(super) fn remember(&self, calls: &[CheckCall], wanted: &Wanted, answered: &Answered) {
-        if answered.allowed && wanted.request_id.is_some() {
-            let identity = self.identity(calls, wanted);
-            let digest = identity.memo.unwrap_or_default();
+    pub(super) fn remember(&self, request: Identity, answered: &Answered) {
+        if let Identity { id, memo: Some(digest), .. } = request
+            && answered.allowed
+        {
             let mut table = self.fallbacks.table();
-            table.repeats.remember(identity.id, digest, answered.clone(), self.uptime_ms());
+            table.repeats.remember(id, digest, answered.clone(), self.uptime_ms());
         }
     }
 

@@ -42,10 +42,6 @@ impl Repeats {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.answers.is_empty()
-    }
-
     pub fn forget_old(&mut self, now_ms: u64) {
         while let Some((_, id)) = self.order.pop_front_if(|(until_ms, _)| *until_ms <= now_ms) {
             // One that was answered anew after its time has a later end.
@@ -76,7 +72,7 @@ mod tests {
         repeats.forget_old(MEMORY_MS);
         assert_eq!(repeats.get(&[1; 16], "a", MEMORY_MS), Ok(Some(answered(false))));
         repeats.forget_old(2 * MEMORY_MS);
-        assert!(repeats.is_empty() && repeats.order.is_empty());
+        assert!(repeats.answers.is_empty() && repeats.order.is_empty());
     }
 
     #[test]
