@@ -83,6 +83,12 @@ impl Ring {
         &self.owners
     }
 
+    /// The part of all groups that a node owns: all of them, if it knows of no nodes.
+    pub fn part_of(&self, node: NodeId) -> f64 {
+        let owned = self.owners.iter().filter(|owner| **owner == node).count();
+        if self.owners.is_empty() { 1.0 } else { owned as f64 / self.owners.len() as f64 }
+    }
+
     /// The same for the same nodes.
     pub fn revision(&self) -> u64 {
         self.revision
@@ -122,6 +128,10 @@ mod tests {
         assert_eq!(Group::all().find_map(|group| none.owner(group)), None);
         let one = Ring::of(&BTreeSet::from([NodeId(5)]));
         assert!(Group::all().all(|group| one.owner(group) == Some(NodeId(5))));
+        assert_eq!(
+            (one.part_of(NodeId(5)), one.part_of(NodeId(6)), none.part_of(NodeId(6))),
+            (1.0, 0.0, 1.0)
+        );
     }
 
     /// Nodes of different versions must agree, and so must the next release with this one.

@@ -59,6 +59,19 @@ pub struct Looked {
     pub uid: Uid,
     /// When to look again.
     pub next: Option<WallTime>,
+    /// Runs that it ended, or lets wait for another attempt: as many as fit into a commit beside what else it decides.
+    settled: usize,
+}
+
+impl Looked {
+    fn ended(&mut self, outcome: Outcome) {
+        self.ended.push(outcome);
+        self.settled += 1;
+    }
+
+    fn may_settle(&self) -> bool {
+        self.settled < SETTLED_MAX
+    }
 }
 
 /// Looks at a job.
@@ -94,7 +107,7 @@ pub fn tick(
         looked.begun = work.begin(index, &look.by, view)?;
         if work.state.active.len() < before {
             let is_failed = work.state.counts.failed > failed;
-            looked.ended.push(if is_failed { Outcome::Failed } else { Outcome::Unknown });
+            looked.ended(if is_failed { Outcome::Failed } else { Outcome::Unknown });
         }
     }
     if work.success_by().is_some_and(|by| by <= look.now) && !work.state.is_overdue {
@@ -112,18 +125,18 @@ pub fn tick(
 
 /// Ends attempts that nobody is heard of any more, and those that have taken too long.
 fn settle(work: &mut Work<'_>, looked: &mut Looked, view: &mut View) -> Result<(), Pause> {
-    let mut settled = 0;
     let mut index = 0;
-    while index < work.state.active.len() && settled < SETTLED_MAX {
+    while index < work.state.active.len() && looked.may_settle() {
         let active = work.state.active[index];
         let before = work.state.active.len();
-        let outcomes = (work.state.counts.failed, work.state.counts.unknown);
+        let failed = work.state.counts.failed;
+        let mut waits_again = false;
         match active.phase {
             Phase::Running { look_at, over_at } if look_at.min(over_at) <= work.now => {
                 if let Some(reason) = work.lapsed(index, over_at, view)? {
                     let end = AttemptEnd { reason: Some(reason), ..AttemptEnd::failed("") };
                     work.attempted(index, 0, &end, view)?;
-                    settled += 1;
+                    waits_again = true;
                 }
             }
             Phase::Ready if !work.may_begin(&active) => {
@@ -132,15 +145,15 @@ fn settle(work: &mut Work<'_>, looked: &mut Looked, view: &mut View) -> Result<(
                     view.delete(&ready_key(work.name.namespace(), queue, active.due, id));
                 }
                 work.give_up(index, view)?;
-                settled += 1;
             }
             _ => {}
         }
-        if work.state.active.len() == before {
-            index += 1;
+        if work.state.active.len() < before {
+            let is_failed = work.state.counts.failed > failed;
+            looked.ended(if is_failed { Outcome::Failed } else { Outcome::Unknown });
         } else {
-            let is_failed = work.state.counts.failed > outcomes.0;
-            looked.ended.push(if is_failed { Outcome::Failed } else { Outcome::Unknown });
+            index += 1;
+            looked.settled += usize::from(waits_again);
         }
     }
     Ok(())
@@ -162,12 +175,11 @@ pub(super) fn admit(
         Overlap::QueueOne if queued == 0 => work.enqueue(place, due, view),
         Overlap::QueueAll if queued < QUEUED_MAX => work.enqueue(place, due, view),
         Overlap::CancelPrevious => {
-            let settles_more = |looked: &Looked| looked.ended.len() < SETTLED_MAX;
             // As many wait as may, whatever was settled: this one has the place of one of them.
             let is_full = |work: &Work<'_>| work.state.queue.len() >= QUEUED_MAX;
-            while !work.state.queue.is_empty() && (settles_more(looked) || is_full(work)) {
+            while !work.state.queue.is_empty() && (looked.may_settle() || is_full(work)) {
                 work.cancel_queued(0, Reason::Superseded, view)?;
-                looked.ended.push(Outcome::Cancelled);
+                looked.ended(Outcome::Cancelled);
             }
             supersede(work, looked, view)?;
             if work.state.active.is_empty() && work.state.queue.is_empty() {
@@ -185,9 +197,9 @@ pub(super) fn admit(
 
 /// Calls off what runs, because its job's time has come again.
 fn supersede(work: &mut Work<'_>, looked: &mut Looked, view: &mut View) -> Result<(), Pause> {
-    while !work.state.active.is_empty() && looked.ended.len() < SETTLED_MAX {
+    while !work.state.active.is_empty() && looked.may_settle() {
         work.cancel(0, Reason::Superseded, view)?;
-        looked.ended.push(Outcome::Cancelled);
+        looked.ended(Outcome::Cancelled);
     }
     Ok(())
 }

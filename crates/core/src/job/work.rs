@@ -363,14 +363,14 @@ impl<'a> Work<'a> {
     }
 
     /// Between an attempt and the next: twice as long each time, half of it by a hash, so that many that failed together don't
-    /// come back together.
+    /// come back together. Never none at all: what is ended and begun by one commit would go on with its old lease.
     fn pause(&self, place: RunPlace, attempt: u32) -> Duration {
         let doubled = 1_u64.checked_shl(attempt.saturating_sub(1)).unwrap_or(u64::MAX);
         let longest = self.definition.retry_first_ms.saturating_mul(doubled);
         let longest = longest.min(self.definition.retry_most_ms.max(self.definition.retry_first_ms));
         let hash = xxh3_64_with_seed(&place.bytes(), self.definition.uid.0 as u64 ^ u64::from(attempt));
         let half = longest / 2;
-        Duration::from_millis(half + if half > 0 { hash % half } else { 0 })
+        Duration::from_millis((half + if half > 0 { hash % half } else { 0 }).max(1))
     }
 
     /// A run under way is over.

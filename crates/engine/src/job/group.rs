@@ -316,7 +316,7 @@ fn tick(node: &Node, due: &Due, now: WallTime, nonce: u64, view: &mut View) -> R
         now: now.max(node.now()),
         entry: due.entry,
         by: Beginner { runner, nonce, has_room: node.jobs.dispatch.has_room() },
-        may_catch_up: node.jobs.agenda.may_catch_up(node.members.ring().owners().len()),
+        may_catch_up: node.jobs.agenda.may_catch_up(node.members.ring().part_of(node.id)),
     };
     let timetables = |name: &Name, definition: &Definition| node.jobs.timetables.of(name, definition);
     job::tick(&due.name, &look, &timetables, view)

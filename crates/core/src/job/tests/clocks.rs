@@ -1,9 +1,11 @@
 //! Civil time steps, is another node's, or goes on while the store is down: what runs is judged by the clock of leases (J6, J16).
 
 use super::world::{MINUTE, SECOND, World, every_minute, for_workers};
+use crate::commit::COMMIT_OPERATIONS_MAX;
 use crate::job::place::limit_key;
-use crate::job::{self, Begun, Definition, Guarantee, Heard};
+use crate::job::{self, Begun, Definition, Guarantee, Heard, Overlap};
 use crate::record::Revision;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 const HOUR: u64 = 60 * MINUTE;
@@ -134,4 +136,57 @@ fn a_limit_goes_with_its_attempt() {
         assert_eq!(world.lease(claimed.0.run), None);
         assert!(world.store.look(&limit).is_none());
     }
+}
+
+/// An attempt may be ended and the next one begun by looks that follow each other at once. One commit for both would put the new lease over the
+/// old one, which would stay the old attempt's.
+#[test]
+fn the_next_attempt_has_a_lease_of_its_own_however_short_the_pause_before_it() {
+    let job = Definition { timeout_ms: 20 * SECOND, attempts_max: 2, retry_first_ms: 1, ..every_minute() };
+    let mut world = World::with(job);
+    let begun = world.pass(MINUTE);
+    taken(&mut world, &begun[0], 20 * SECOND);
+    let mut again = Vec::new();
+    while again.is_empty() && world.told() == ["running"] {
+        heartbeat(&mut world, &begun[0]);
+        again = world.pass(5 * SECOND);
+    }
+    again.extend(world.pass(SECOND));
+    assert_eq!(again.len(), 1, "{:?}", world.told());
+    assert_eq!(world.succeed(&begun[0]), Heard::Lost);
+    assert!(matches!(world.succeed(&again[0]), Heard::Yes { .. }));
+}
+
+#[test]
+fn whatever_has_lapsed_or_is_superseded_a_look_fits_into_a_commit() {
+    let job =
+        Definition { timeout_ms: 60 * MINUTE, attempts_max: 3, overlap: Overlap::Allow, ..for_workers() };
+    let mut world = World::with(job);
+    world.pass(16 * MINUTE);
+    let ready = world.ready();
+    assert_eq!(ready.len(), 16);
+    let long = Duration::from_secs(24 * 3600);
+    let (alive, lapsing) = ready.split_at(10);
+    for (due, run) in lapsing {
+        world.claim_of(*due, *run, long).unwrap();
+    }
+    world.pass(50 * MINUTE);
+    for (due, run) in alive {
+        world.claim_of(*due, *run, long).unwrap();
+    }
+    world.edit(|job| job.overlap = Overlap::CancelPrevious);
+    // All seem to be over by civil time; the limits of six are.
+    world.store.now += 15 * MINUTE;
+    world.ahead = 2 * HOUR;
+    let (mut most, mut looks) = (0, 0);
+    while looks < 300
+        && let Some((looked, _)) = world.look_with(true, |store, commit| {
+            most = most.max(commit.checks.len() + commit.writes.len());
+            store.commit(commit)
+        })
+    {
+        looks += 1;
+        drop(looked);
+    }
+    assert!(looks < 300 && most <= COMMIT_OPERATIONS_MAX, "{most} operations, {looks} looks");
 }
