@@ -13,6 +13,8 @@ use tokio_postgres::{Client, Row, Statement};
 
 /// Everything that is asked of the server is answered within this time, or given up: below the engine's own 2 s.
 pub(super) const ANSWER_MAX: Duration = Duration::from_millis(1500);
+/// How long a connection waits for a restored schema to be brought up to date, by itself or by another.
+const MIGRATED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Finding the primary among the hosts of a URL and logging in there takes at most this long.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -145,7 +147,11 @@ impl Session {
         let commit = match tokio::time::timeout(ANSWER_MAX, client.prepare(&newest)).await {
             Ok(Ok(commit)) => commit,
             Ok(Err(error)) if error.code() == Some(&SqlState::UNDEFINED_FUNCTION) => {
-                schema::migrate_restored(&client, target).await?;
+                let migrated =
+                    tokio::time::timeout(MIGRATED_WITHIN, schema::migrate_restored(&client, target));
+                migrated.await.map_err(|_| {
+                    Unopened::Unreachable(format!("no new schema within {MIGRATED_WITHIN:?}"))
+                })??;
                 prepare(COMMIT).await?
             }
             Ok(Err(error)) => return Err(unopened(&error)),
