@@ -145,8 +145,8 @@ fn mechanism_item(definition: &Definition, key: &str) -> BoundItem {
                     ),
                     Some(each) => format!(
                         "{mechanism}, reclaimed optimistically: up to {each}, which is the most that a lease has, each \
-                         time that a holder dies or is cut off, since what it spent and hadn't told is available to \
-                         others when its lease ends; after a change, what a lease had by the old definition"
+                         time that a lease ends before all that was spent of it is told, as when its holder dies or is \
+                         cut off, since that is available to others then; after a change, what a lease had by the old definition"
                     ),
                 },
             }

@@ -271,13 +271,20 @@ impl Purse {
         self.aside.take_if(|aside| aside.asked.is_none() && aside.open == 0);
     }
 
+    /// How much more it may have: what is undecided counts as kept.
+    fn room(&self, balance: i64, terms: &Terms) -> u64 {
+        let keeps = balance.max(0).saturating_add(self.open());
+        terms.size_max.saturating_sub(u64::try_from(keeps).unwrap_or_default())
+    }
+
     /// Asks for at least `cost`: what to say now.
     pub fn ask(&mut self, till: &Till, cost: u64, now_ms: u64, terms: &Terms) -> Message {
         let lapsed = self.lapse(till, now_ms);
         let balance = till.balance();
         self.rate(balance, now_ms);
-        let size = self.size(terms).max(cost).min(terms.size_max);
+        let size = self.size(terms).max(cost);
         let want = size.saturating_sub(u64::try_from(balance).unwrap_or_default());
+        let want = want.min(self.room(balance, terms));
         self.message(till, balance, Added { want, lapsed, ..Added::default() }, now_ms, terms)
     }
 
@@ -286,15 +293,15 @@ impl Purse {
         let lapsed = self.lapse(till, now_ms);
         let balance = till.balance();
         self.rate(balance, now_ms);
-        let want = want.min(terms.size_max.saturating_sub(u64::try_from(balance).unwrap_or_default()));
+        let want = want.min(self.room(balance, terms));
         self.message(till, balance, Added { want, is_needed: true, lapsed }, now_ms, terms)
     }
 
     /// Gives everything back, and asks for as much anew if it goes on under another definition.
     pub fn give_back(&mut self, till: &Till, goes_on: bool, now_ms: u64, terms: &Terms) -> Message {
         let lapsed = self.lapse(till, now_ms);
-        let want = if goes_on { self.size(terms) } else { 0 };
         let (_, balance) = self.keep(till, 0);
+        let want = if goes_on { self.size(terms).min(self.room(balance, terms)) } else { 0 };
         self.message(till, balance, Added { want, lapsed, ..Added::default() }, now_ms, terms)
     }
 

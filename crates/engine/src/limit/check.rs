@@ -83,15 +83,17 @@ impl Node {
         is_forwarded: bool,
     ) -> Result<Answered, LimitError> {
         let at = Instant::now();
-        let until = at + self.config.store_deadline;
+        let mut until = at + self.config.store_deadline;
         // What must be remembered, or may be given back, is the store's to decide.
         let may_be_local = wanted.request_id.is_none() && !wanted.receipt;
         // Sent twice at once it is decided twice, one after the other: the second finds what became of the first.
         let request = wanted.request_id.is_some().then(|| self.identity(calls, wanted));
-        let _turn = match &request {
-            Some(request) => Some(self.fallbacks.turn(request.id, until).await?),
-            None => None,
-        };
+        let mut _turn = None;
+        if let Some(request) = &request {
+            _turn = Some(self.fallbacks.turn(request.id, until).await?);
+            // It has the time that the first one had: with what that left of it a slow store would look like one that is away.
+            until = Instant::now() + self.config.store_deadline;
+        }
         if let Some(answered) = request.as_ref().map_or(Ok(None), |request| self.repeated(request))? {
             return Ok(answered);
         }

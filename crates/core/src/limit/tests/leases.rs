@@ -408,3 +408,19 @@ fn one_that_is_used_seldom_keeps_little_and_then_nothing() {
     let returned = purse.give_back(10_200);
     assert_eq!((returned.spent, returned.kept), (1, 0));
 }
+
+#[test]
+fn a_lease_that_has_a_largest_size_has_it_with_what_is_undecided() {
+    let terms = Terms { size_max: 100, ..Terms::lease(400, Some(100)) };
+    let mut holder = Holder::default();
+    let first = holder.ask(1, 0, &terms);
+    assert_eq!((first.want, holder.heard(first.sequence, first.want)), (100, true));
+    assert!(holder.spend_open(90, 1).is_some());
+    let asked = holder.ask(20, 2, &terms);
+    let needed = holder.purse.need(&holder.till, 50, 3, &terms);
+    let anew = holder.purse.give_back(&holder.till, true, 4, &terms);
+    assert_eq!(
+        [asked, needed, anew].map(|message| (message.kept, message.want)),
+        [(100, 0), (100, 0), (90, 10)]
+    );
+}
