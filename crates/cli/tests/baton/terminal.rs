@@ -126,9 +126,10 @@ fn a_waiter_shows_holder_and_place_and_ctrl_c_leaves_the_queue() {
 fn ctrl_z_stops_command_and_baton_and_fg_continues_both() {
     let server = Server::start();
     let (ready, go) = (server.file("ready"), server.file("go"));
-    // An interactive shell has job control: it notices the stop, and gets its prompt back.
+    // An interactive shell has job control: it notices the stop, and gets its prompt back. The command starts nobody meanwhile: a shell that is
+    // about to can't be stopped until its child has begun, and that child is stopped before.
     let command = format!(
-        "\"$BATON\" lock k -- sh -c 'echo > {}; while [ ! -e {} ]; do sleep 0.02; done; exit 12'",
+        "\"$BATON\" lock k -- sh -c 'echo > {}; while [ ! -e {} ]; do :; done; exit 12'",
         ready.display(),
         go.display()
     );
