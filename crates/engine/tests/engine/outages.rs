@@ -10,7 +10,6 @@ use baton_engine::limit::{Answered, CheckCall, LimitError, Overshoot, Source, Wa
 use baton_engine::state::State;
 use baton_engine::{Config, Engine, Failure, Random};
 use baton_testkit::faulty::{Fault, Faulty};
-use baton_testkit::store_url;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +31,7 @@ async fn ground(definition: Definition) -> Ground {
 
 async fn ground_with(definition: Definition, config: Config) -> Ground {
     let directory = tempfile::tempdir().unwrap();
-    let store = baton_store::open(&store_url(directory.path()), directory.path()).await.unwrap();
+    let store = baton_store::open("embedded:", directory.path()).await.unwrap();
     let witness = Engine::start(store.clone(), Config::default(), Random::system()).await.unwrap();
     let store = Faulty::new(store);
     let engine = Engine::start(Arc::new(store.clone()), config, Random::system()).await.unwrap();
