@@ -111,6 +111,12 @@ def tell_apart(checks):
             check["limit"] = unquote(known[0])
 
 
+def number(message):
+    """Whoever says which lease a message is about also says its place among the messages, as the description does in words."""
+    if message.get("leaseId") is not None and message.get("sequence") is None:
+        message["sequence"] = 1
+
+
 def use_a_limit(case):
     """Every other call about one limit is about one that there is."""
     if known := every_other(limits):
@@ -274,8 +280,8 @@ def before_call(context, case, kwargs):
     if positive:
         if isinstance(case.body, dict):
             case.body = whole(case.body)
-            for number, call in enumerate(inner_calls(case.body)):
-                call["id"] = number  # each of its own, which a schema has no words for
+            for place, call in enumerate(inner_calls(case.body)):
+                call["id"] = place  # each of its own, which a schema has no words for
                 if isinstance(call.get("call"), dict):
                     agree(call["call"].get("acquire"))
             if path.endswith("/acquire"):
@@ -290,6 +296,8 @@ def before_call(context, case, kwargs):
                 case.body.update({"from": 1_700_000_000_000, "to": 1_700_000_000_000 + 86_400_000})
             if path == "/v1/jobs:preview":
                 ask_for_times(case.body)
+            if path == "/v1/limits/{name}/lease":
+                number(case.body)
             if path == "/v1/limits:check":
                 tell_apart(case.body.get("checks", []))
         if path.startswith(("/v1/counters", "/v1/sets", "/v1/registers", "/v1/maps", "/v1/presence")):
